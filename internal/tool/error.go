@@ -1,0 +1,61 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A Kind sorts errors by what the reader can do about them. Each edge (MCP, HTTP, command line) has one table from
+// Kind to its own codes.
+type Kind string
+
+// The kinds of errors.
+const (
+	Invalid     Kind = "invalid"     // the request is wrong: change it
+	NotFound    Kind = "not_found"   // no such thing: the message names what is nearest
+	Conflict    Kind = "conflict"    // not in this state
+	Denied      Kind = "denied"      // policy or a person said no
+	Limit       Kind = "limit"       // a bound was reached: do less
+	Timeout     Kind = "timeout"     // it took too long; whether it took effect may be unknown
+	Unavailable Kind = "unavailable" // the other side is not there now: try again later
+	Canceled    Kind = "canceled"    // whoever asked no longer wants it
+	Internal    Kind = "internal"    // a defect of ours
+)
+
+// An Error is what goes wrong, for two readers: Msg may be read by an agent or a person, names the object and says
+// what to do next; Err goes to the log.
+type Error struct {
+	Kind Kind
+	Msg  string
+	Err  error
+}
+
+// Errorf makes an Error; a %w in the format is kept for the log and for errors.Is.
+func Errorf(k Kind, format string, a ...any) *Error {
+	err := fmt.Errorf(format, a...)
+	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Error gives Msg.
+func (e *Error) Error() string { return e.Msg }
+
+// Unwrap gives Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// AsError finds the *Error in err, or makes one of it: a context's end becomes Canceled or Timeout, all else
+// Internal. It gives nil for nil.
+func AsError(err error) *Error {
+	var e *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return &Error{Kind: Canceled, Msg: "canceled", Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Kind: Timeout, Msg: "timed out", Err: err}
+	}
+	return &Error{Kind: Internal, Msg: "internal error: " + err.Error(), Err: err}
+}

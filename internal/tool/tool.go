@@ -1,0 +1,100 @@
+// Package tool holds the words that every other package shares: a Tool, a Call of it, the Result of a call, the
+// Principal on whose behalf it is made, the Grant that bounds it, the Tier of isolation it ran at, the Error that
+// ends it, and the one-method Caller that all of them travel through.
+//
+// It knows nothing of MCP, sandboxes or policy, and imports the standard library only.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A Caller calls tools. It is to this program what http.Handler is to a web server: upstreams, the gateway, the
+// executor, the catalog's search and every wrapper (retry, limit, record, trace) are Callers.
+//
+// Call returns an error when the call could not be made or its outcome is unknown, always one that errors.As finds
+// an *Error in. A tool that ran and reports failure is a Result with IsError set and a nil error.
+// Implementations are safe for concurrent use, and return soon after ctx is done.
+type Caller interface {
+	Call(ctx context.Context, c *Call) (*Result, error)
+}
+
+// CallerFunc lets a function be a Caller.
+type CallerFunc func(ctx context.Context, c *Call) (*Result, error)
+
+// Call calls f.
+func (f CallerFunc) Call(ctx context.Context, c *Call) (*Result, error) { return f(ctx, c) }
+
+// A Tool is one thing that an upstream can do.
+type Tool struct {
+	Upstream     string          // name of the upstream, as configured
+	Name         string          // exact name at the upstream
+	Title        string          // for people; may be empty
+	Description  string          // may be empty
+	InputSchema  json.RawMessage // JSON Schema of the arguments object; never empty
+	OutputSchema json.RawMessage // JSON Schema of the structured result; nil if the upstream gives none
+	Annotations  Annotations
+	Raw          json.RawMessage // the definition as the upstream sent it, byte for byte; nil for tools of our own
+}
+
+// Path is the exact name of the tool in the whole catalog: "<upstream>.<name>".
+func (t *Tool) Path() string { return t.Upstream + "." + t.Name }
+
+// Annotations are an upstream's own hints about a tool (MCP ToolAnnotations). They are not to be trusted for more
+// than a default: nil means that the upstream said nothing.
+type Annotations struct {
+	ReadOnly    *bool `json:"readOnlyHint,omitempty"`
+	Destructive *bool `json:"destructiveHint,omitempty"`
+	Idempotent  *bool `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool `json:"openWorldHint,omitempty"`
+}
+
+// A Call is one use of a tool.
+type Call struct {
+	ID        string          // unique in the record; the door sets it where it is empty
+	Parent    string          // the execution that made the call; empty for a call from outside
+	Path      string          // the tool as the caller named it: exact path, safe name or composed name
+	Tool      *Tool           // what Path resolved to; set by the door
+	Arguments json.RawMessage // a JSON object, byte for byte as it came; nil means {}
+	Principal Principal
+	Grant     Grant          // bounds; set by the door
+	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
+}
+
+// Progress is how far a call has come, in units of the tool's own choosing. Total is 0 where it is not known.
+type Progress struct {
+	Done    float64
+	Total   float64
+	Message string
+}
+
+// A Principal is on whose behalf a call is made.
+type Principal struct {
+	ID     string // stable, for example "local:ann"
+	Client string // client software, "name/version"; empty where it did not say
+}
+
+// A Grant bounds a call that policy allowed.
+type Grant struct {
+	Tier Tier // weakest isolation that a program may run at
+}
+
+// State says how an upstream is.
+type State string
+
+// The states of an upstream.
+const (
+	Connecting  State = "connecting"    // the first connection is being made; there are no tools yet
+	Ready       State = "ready"         // connected, the list of tools is current
+	Degraded    State = "degraded"      // connected, but something is wrong: the list may be stale, or calls fail often
+	Down        State = "down"          // not connected; the last good list, if any, is served as stale
+	NeedsSignIn State = "needs sign-in" // it asks for credentials: `biplane connect <upstream>`
+)
+
+// Health is how an upstream is, and why.
+type Health struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"` // one line for people; empty when Ready
+	Stale  bool   `json:"stale,omitempty"`  // the tools are those of an earlier connection
+}
