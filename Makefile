@@ -1,0 +1,42 @@
+# make            build ./biplane, one static binary
+# make demo       the whole idea on this machine, offline, in under a minute
+# make test       everything that is checked, with the race detector, against real peers
+# make tools      install the real peers (npm) that tests run against, into .tools
+# make bench      the benchmarks
+# make fuzz       each fuzz target for FUZZTIME (30s)
+# make generate   translate the engine and build the guest's prelude again
+
+GO ?= go
+FUZZTIME ?= 30s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS = -s -w -X main.version=$(VERSION)
+
+.PHONY: build demo test tools bench fuzz generate clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
+
+demo: build
+	./biplane demo
+
+tools:
+	@scripts/tools.sh
+
+test: tools
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) build -trimpath -o /dev/null ./cmd/biplane
+	for os in darwin/arm64 windows/amd64 linux/arm64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
+	BIPLANE_TEST_STRICT=1 $(GO) test -race -timeout 15m ./...
+
+bench:
+	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz:
+	@scripts/fuzz.sh $(FUZZTIME)
+
+generate:
+	$(GO) generate ./...
+
+clean:
+	rm -rf biplane .tools

@@ -1,0 +1,248 @@
+package biplane_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/biplane-dev/biplane/"
+
+// mayImport says who may import whom of ours, by path below internal/ (or the module, for what is outside it). A
+// package that isn't here fails the test. A row is a decision, with its reason in RATIONALE.md, not a wall.
+var mayImport = map[string][]string{
+	"tool":     {},
+	"policy":   {"tool"},
+	"approval": {"tool"},
+	"audit":    {"tool"},
+	"catalog":  {"tool"},
+	"identity": {"tool"},
+	"sandbox":  {"tool"},
+	"upstream": {"tool"},
+	"typegen":  {"tool"},
+	"program":  {"tool", "catalog", "typegen"},
+
+	"sandbox/wasm":        {"tool", "sandbox", "sandbox/wasm/qjs", "sandbox/wasm/guest"},
+	"sandbox/wasm/qjs":    {},
+	"sandbox/wasm/guest":  {},
+	"sandbox/sandboxtest": {"tool", "sandbox"},
+	"upstream/mcp":        {"tool", "upstream"},
+	"upstream/upstreamtest": {
+		"tool", "upstream",
+	},
+
+	"executor":    {"tool", "sandbox", "program"},
+	"gateway":     {"tool", "policy", "approval", "audit", "catalog"},
+	"store":       {"tool", "approval", "audit", "identity", "executor"},
+	"mcpserver":   {"tool", "identity"},
+	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor"},
+	"demo":        {"tool", "api", "daemon"},
+	"daemon":      {"*"},
+	"cli":         {"api", "daemon", "demo"},
+	"api":         {},
+	"cmd/biplane": {"cli"},
+
+	"w2x":      {}, // translates the engine; run by go generate
+	"peertest": {}, // used by tests only
+}
+
+// heavy says which packages may import what is large or dangerous, tests aside.
+var heavy = map[string][]string{
+	"github.com/modelcontextprotocol/go-sdk/": {"mcpserver", "upstream/mcp"},
+	"github.com/tetratelabs/wazero":           {"sandbox/wasm"},
+	module + "internal/sandbox/wasm/qjs":      {"sandbox/wasm"},
+	"modernc.org/sqlite":                      {"store", "demo"},
+	"github.com/jackc/pgx":                    {"store"},
+	"github.com/spf13/cobra":                  {"cli"},
+}
+
+// A source is one Go file of ours that isn't generated.
+type source struct {
+	path  string // below the module's root, with slashes
+	pkg   string // as in mayImport
+	file  *ast.File
+	set   *token.FileSet
+	lines int
+}
+
+func (s source) generated() bool { return ast.IsGenerated(s.file) }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "third_party"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		path = filepath.ToSlash(path)
+		pkg := strings.TrimPrefix(path[:max(strings.LastIndexByte(path, '/'), 0)], "internal/")
+		all = append(all, source{path, pkg, f, set, set.Position(f.FileEnd).Line})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d Go files found: this test looks in the wrong place", len(all))
+	}
+	return all
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, known := mayImport[s.pkg]
+		if !known {
+			t.Errorf("%s: package %s is not in the import table", s.path, s.pkg)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			if ours, ok := strings.CutPrefix(path, module); ok {
+				ours = strings.TrimPrefix(ours, "internal/")
+				if !slices.Contains(allowed, ours) && !slices.Contains(allowed, "*") {
+					t.Errorf("%s: %s may not import %s", s.path, s.pkg, ours)
+				}
+			}
+			for prefix, who := range heavy {
+				if strings.HasPrefix(path, prefix) && !slices.Contains(who, s.pkg) {
+					t.Errorf("%s: only %v may import %s", s.path, who, path)
+				}
+			}
+		}
+	}
+}
+
+func TestTableHasNoGhosts(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range sources(t) {
+		found[s.pkg] = true
+	}
+	for pkg := range mayImport {
+		if !found[pkg] {
+			t.Errorf("the import table names %s, which does not exist", pkg)
+		}
+	}
+}
+
+func TestEveryPackageIsDocumented(t *testing.T) {
+	doc := map[string]bool{}
+	for _, s := range sources(t) {
+		doc[s.pkg] = doc[s.pkg] || s.file.Doc.Text() != ""
+	}
+	for pkg, ok := range doc {
+		if !ok {
+			t.Errorf("package %s has no doc comment", pkg)
+		}
+	}
+}
+
+func TestEveryExportedNameIsDocumented(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.generated() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			for _, name := range undocumented(d) {
+				t.Errorf("%s: %s has no doc comment", s.set.Position(d.Pos()), name)
+			}
+		}
+	}
+}
+
+// undocumented gives the exported names of d without a comment. A comment on a group serves all names in it.
+func undocumented(d ast.Decl) []string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && d.Doc == nil && (d.Recv == nil || receiverExported(d.Recv)) {
+			return []string{d.Name.Name}
+		}
+	case *ast.GenDecl:
+		if d.Doc != nil {
+			return nil
+		}
+		var names []string
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.IsExported() && spec.Doc == nil {
+					names = append(names, spec.Name.Name)
+				}
+			case *ast.ValueSpec:
+				if spec.Names[0].IsExported() && spec.Doc == nil && spec.Comment == nil {
+					names = append(names, spec.Names[0].Name)
+				}
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+func receiverExported(r *ast.FieldList) bool {
+	x := r.List[0].Type
+	if s, ok := x.(*ast.StarExpr); ok {
+		x = s.X
+	}
+	if g, ok := x.(*ast.IndexExpr); ok {
+		x = g.X
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// The sizes of STYLE: a file that outgrows them hides a second noun, a function a second step.
+func TestSizes(t *testing.T) {
+	var long, all int
+	for _, s := range sources(t) {
+		if s.generated() {
+			continue
+		}
+		if s.lines > 600 {
+			t.Errorf("%s has %d lines: split it by noun", s.path, s.lines)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			all++
+			n := s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1
+			if n > 60 {
+				long++
+				t.Logf("%s: %s has %d lines", s.path, f.Name.Name, n)
+			}
+		}
+	}
+	if long*20 > all {
+		t.Errorf("%d of %d functions have over 60 lines: at most one in twenty may", long, all)
+	}
+}
+
+func TestNoInit(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.generated() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "init" && f.Recv == nil {
+				t.Errorf("%s: tables, not init", s.set.Position(f.Pos()))
+			}
+		}
+	}
+}
