@@ -1,6 +1,6 @@
 module github.com/biplane-dev/biplane
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/blevesearch/snowballstem v0.9.0
