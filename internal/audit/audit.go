@@ -24,8 +24,11 @@ import (
 // ArgumentsBytes is how much of a call's arguments the record keeps as text, in bytes. The digest covers all of them.
 const ArgumentsBytes = 16 << 10
 
-// messageBytes bounds the text of an error in the record.
-const messageBytes = 1 << 10
+// What else bounds texts from outside in the record, in bytes.
+const (
+	messageBytes = 1 << 10 // of an error, of a decision
+	nameBytes    = 512     // of a tool, a principal, a client
+)
 
 // An Outcome is how a call ended.
 type Outcome string
@@ -150,10 +153,10 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, decision string) (*Entry,
 		args = []byte("{}")
 	}
 	b := &Begun{
-		Record: l.newID(start), Call: c.ID, Execution: c.Parent, Time: start, Tool: path,
-		Principal: c.Principal.ID, Client: c.Principal.Client,
+		Record: l.newID(start), Call: c.ID, Execution: c.Parent, Time: start, Tool: cut(path, nameBytes),
+		Principal: cut(c.Principal.ID, nameBytes), Client: cut(c.Principal.Client, nameBytes),
 		Digest: digest(args), Arguments: cut(string(args), ArgumentsBytes), Size: int64(len(args)),
-		Decision: decision, Durable: durable,
+		Decision: cut(decision, messageBytes), Durable: durable,
 	}
 	if err := l.store.Begin(ctx, b); err != nil {
 		e := tool.AsError(err)

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Owner is the process that owns a data folder, as its lock file says.
+type Owner struct {
+	PID     int       `json:"pid"`
+	Config  string    `json:"config"` // path of its configuration; empty when it has none
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+}
+
+// An OwnedError says that another process owns the data folder.
+type OwnedError struct {
+	Path  string // the data folder
+	Owner Owner  // PID 0 when the lock file can't be read
+}
+
+// Error names the folder and the process.
+func (e *OwnedError) Error() string {
+	return fmt.Sprintf("data folder %s is owned by process %d", e.Path, e.Owner.PID)
+}
+
+// lockFile is the name of the lock file in the data folder.
+const lockFile = "lock"
+
+// A lock is the right to a data folder. The system takes it back when the process dies, however it dies.
+type lock struct{ f *os.File }
+
+func lockFolder(folder string, o Owner) (*lock, error) {
+	path := filepath.Join(folder, lockFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)
+	}
+	switch err := flock(f); {
+	case errors.Is(err, errLocked):
+		defer f.Close()
+		owned := &OwnedError{Path: folder, Owner: readOwner(f)}
+		config := owned.Owner.Config
+		if config == "" {
+			config = "none"
+		}
+		return nil, &tool.Error{Kind: tool.Conflict, Err: owned, Msg: fmt.Sprintf(
+			"data folder %s is in use by biplane process %d (configuration: %s): stop that process, or give this one a folder of its own with --data-dir", folder, owned.Owner.PID, config)}
+	case err != nil:
+		f.Close()
+		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)
+	}
+	o.PID = os.Getpid()
+	if o.Started.IsZero() {
+		o.Started = time.Now().UTC()
+	}
+	text, err := json.Marshal(o)
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt(append(text, '\n'), 0)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)
+	}
+	return &lock{f}, nil
+}
+
+// ReadOwner says which process owns the data folder, as its lock file says; ok is false when none does.
+func ReadOwner(folder string) (_ Owner, ok bool) {
+	f, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR, 0)
+	if err != nil {
+		return Owner{}, false
+	}
+	defer f.Close()
+	if !errors.Is(flock(f), errLocked) {
+		return Owner{}, false
+	}
+	return readOwner(f), true
+}
+
+func readOwner(f *os.File) Owner {
+	var o Owner
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
+	if err != nil || json.Unmarshal(b, &o) != nil {
+		return Owner{} // just being written
+	}
+	return o
+}
+
+// release gives the folder back. The file stays: taking it away would let two processes lock two files.
+func (l *lock) release() error {
+	if err := l.f.Truncate(0); err != nil {
+		return errors.Join(err, l.f.Close())
+	}
+	return l.f.Close()
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package store
+
+import (
+	"errors"
+	"os"
+)
+
+var errLocked = errors.New("locked")
+
+func flock(*os.File) error { return errors.ErrUnsupported }

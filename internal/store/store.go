@@ -1,0 +1,207 @@
+// Package store keeps all state: in SQLite, in a data folder that one process owns at a time. Each entity has a file
+// of its own here, and implements the small Store interface of the package that owns its contract; the tables come
+// from the numbered migrations embedded in the package.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite" // also registers the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// file is the name of the database in the data folder.
+const file = "biplane.db"
+
+// Config is where and for whom a Store is opened.
+type Config struct {
+	Path  string       // the data folder; made if it isn't there, with mode 0700
+	Owner Owner        // who owns the folder as long as the Store is open; PID is filled in
+	Log   *slog.Logger // nil: none
+}
+
+// A Store is all state, and the right to the data folder. It is safe for concurrent use.
+type Store struct {
+	lock   *lock
+	read   *sql.DB // query-only
+	write  *sql.DB // one connection, held by the writer
+	writer *writer
+	log    *slog.Logger
+	close  sync.Once
+}
+
+// Open takes the data folder and opens the store in it, migrated to the newest version. When another process owns the
+// folder, the error is of kind tool.Conflict and wraps an *OwnedError.
+func Open(ctx context.Context, c Config) (_ *Store, err error) {
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := prepareFolder(c.Path); err != nil {
+		return nil, err
+	}
+	s := &Store{log: log}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.lock, err = lockFolder(c.Path, c.Owner); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(c.Path, file)
+	if err := touch(path); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
+	}
+	// SQLite's own files beside the database take its mode.
+	if s.write, err = open(path, ""); err != nil {
+		return nil, err
+	}
+	s.write.SetMaxOpenConns(1)
+	if err := migrate(ctx, s.write); err != nil {
+		return nil, err
+	}
+	if s.writer, err = startWriter(ctx, s.write); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	}
+	if s.read, err = open(path, "on"); err != nil {
+		return nil, err
+	}
+	s.read.SetMaxOpenConns(4)
+	return s, nil
+}
+
+// prepareFolder makes the data folder. One that others may write to is refused: they could put another database, or
+// another socket, in the place of ours.
+func prepareFolder(path string) error {
+	if path == "" {
+		return tool.Errorf(tool.Invalid, "open store: no data folder given")
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return tool.Errorf(tool.Unavailable, "data folder: %w", err)
+	}
+	if !fi.IsDir() {
+		return tool.Errorf(tool.Invalid, "data folder %s is not a folder: give another one with --data-dir", path)
+	}
+	if fi.Mode().Perm()&0o022 != 0 {
+		return tool.Errorf(tool.Invalid, "data folder %s may be written by others (mode %04o): run chmod go-w on it, or give another one with --data-dir", path, fi.Mode().Perm())
+	}
+	return nil
+}
+
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Chmod(0o600)
+}
+
+func open(path, queryOnly string) (*sql.DB, error) {
+	q := url.Values{
+		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "synchronous(full)"},
+	}
+	if queryOnly != "" {
+		q.Set("_query_only", queryOnly)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	u := url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func migrate(ctx context.Context, db *sql.DB) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
+	}
+	have, want, err := p.GetVersions(ctx)
+	if err != nil {
+		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
+	}
+	if have > want {
+		return tool.Errorf(tool.Conflict, "open store: the data folder was written by a newer biplane (schema %d, this one knows %d): use that one, or another folder with --data-dir", have, want)
+	}
+	if have == want {
+		return nil
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
+	}
+	return nil
+}
+
+// Close ends the writer, closes the database and gives the data folder back. What was queued is written before.
+func (s *Store) Close() error {
+	var errs []error
+	s.close.Do(func() {
+		if s.writer != nil {
+			errs = append(errs, s.writer.stop())
+		}
+		for _, db := range []*sql.DB{s.read, s.write} {
+			if db != nil {
+				errs = append(errs, db.Close())
+			}
+		}
+		if s.lock != nil {
+			errs = append(errs, s.lock.release())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// code gives SQLite's extended result code of err, 0 if it has none.
+func code(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// failure makes an error of the database one for people.
+func failure(err error) error {
+	switch c := code(err); {
+	case c&0xff == sqlite3.SQLITE_FULL:
+		return tool.Errorf(tool.Unavailable, "the store is full: free space where the data folder is: %w", err)
+	case errors.Is(err, sql.ErrConnDone), errors.Is(err, sql.ErrTxDone):
+		return closedError()
+	default:
+		return tool.Errorf(tool.Unavailable, "store: %w", err)
+	}
+}
+
+func closedError() error {
+	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
+}

@@ -1,0 +1,285 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/audit/audittest"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestMain lets the test binary be another process that owns a data folder: with STORE_TEST_OWN it takes that one,
+// records one call begun and ended and one only begun, says so, and waits to be killed.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("STORE_TEST_OWN"); dir != "" {
+		own(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func own(dir string) {
+	ctx := context.Background()
+	s, err := store.Open(ctx, store.Config{Path: dir, Owner: store.Owner{Config: "/etc/other.yaml"}})
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	l := audit.New(audit.Config{Store: s.Audit()})
+	for _, id := range []string{"one", "two"} {
+		e, err := l.Begin(ctx, &tool.Call{ID: id, Path: "a.b"}, "allow")
+		if err == nil && id == "one" {
+			err = e.End(ctx, tool.Text(false, "fine"), nil)
+		}
+		if err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+func open(t testing.TB, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// closer closes the store with its record.
+type closer struct {
+	*store.Audit
+	s *store.Store
+}
+
+func (c closer) Close() error { return c.s.Close() }
+
+func TestAudit(t *testing.T) {
+	audittest.Run(t, func(t *testing.T) audittest.Store {
+		s := open(t, filepath.Join(t.TempDir(), "a #folder?with%20odd=name"))
+		return closer{s.Audit(), s}
+	})
+}
+
+func TestSurvivesKill(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "STORE_TEST_OWN="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatal(line, err)
+	}
+
+	_, err = store.Open(t.Context(), store.Config{Path: dir})
+	var te *tool.Error
+	var owned *store.OwnedError
+	if !errors.As(err, &te) || te.Kind != tool.Conflict || !errors.As(err, &owned) || owned.Owner.PID != cmd.Process.Pid || owned.Owner.Config != "/etc/other.yaml" {
+		t.Errorf("second owner: %v", err)
+	}
+	for _, part := range []string{dir, fmt.Sprint(cmd.Process.Pid), "/etc/other.yaml", "--data-dir"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not name %s", err, part)
+		}
+	}
+	if o, ok := store.ReadOwner(dir); !ok || o.PID != cmd.Process.Pid {
+		t.Errorf("ReadOwner: %+v %t", o, ok)
+	}
+
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	s := open(t, dir)
+	got, err := s.Audit().Records(t.Context(), audit.Query{})
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	if got[0].Begun.Call != "two" || got[0].Ended.Outcome != audit.Unfinished || got[1].Begun.Call != "one" || got[1].Ended.Outcome != audit.OK {
+		t.Errorf("records after kill -9: %+v", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := store.ReadOwner(dir); ok {
+		t.Errorf("owned after Close: %+v", o)
+	}
+}
+
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, dir)
+	audit.New(audit.Config{Store: s.Audit()}).Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) < 3 {
+		t.Fatal(entries, err)
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || fi.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v %v", e.Name(), fi.Mode(), err)
+		}
+	}
+	if fi, _ := os.Stat(dir); fi.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has mode %v", fi.Mode())
+	}
+}
+
+func TestFolderRefused(t *testing.T) {
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.Mkdir(open, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", open, file} {
+		if s, err := store.Open(t.Context(), store.Config{Path: path}); err == nil {
+			s.Close()
+			t.Errorf("opened %q", path)
+		}
+	}
+}
+
+func TestAppendOnly(t *testing.T) {
+	s := open(t, t.TempDir())
+	e, err := audit.New(audit.Config{Store: s.Audit()}).Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.End(t.Context(), tool.Text(false, "x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{
+		"UPDATE audit_begun SET tool = 'other'", "DELETE FROM audit_begun", "UPDATE audit_ended SET outcome = 'ok'", "DELETE FROM audit_ended",
+		"INSERT OR REPLACE INTO audit_ended SELECT * FROM audit_ended", "INSERT OR REPLACE INTO audit_begun SELECT * FROM audit_begun",
+	} {
+		if err := s.Exec(t.Context(), q); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
+}
+
+func TestFull(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := audit.New(audit.Config{Store: s.Audit()})
+	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 20"); err != nil {
+		t.Fatal(err)
+	}
+	args := []byte(`"` + strings.Repeat("x", 15000) + `"`)
+	var err error
+	for range 50 {
+		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args}, "allow"); err != nil {
+			break
+		}
+	}
+	var te *tool.Error
+	if !errors.As(err, &te) || te.Kind != tool.Unavailable || !strings.Contains(te.Msg, "full") {
+		t.Fatalf("a full store: %v", err)
+	}
+	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 100000"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow"); err != nil {
+		t.Fatalf("after space came back: %v", err)
+	}
+}
+
+func TestCloseWhileWriting(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := audit.New(audit.Config{Store: s.Audit()})
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for {
+				e, err := l.Begin(context.Background(), &tool.Call{Path: "a.b"}, "allow")
+				if err != nil {
+					return
+				}
+				e.End(context.Background(), tool.Text(false, "x"), nil)
+			}
+		})
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	s.Close()
+}
+
+func TestNewerSchema(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if err := s.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	_, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err == nil || !strings.Contains(err.Error(), "newer biplane") {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkAudit is what the record costs a program that makes 100 calls at once: the time until all are begun and
+// ended.
+func BenchmarkAudit(b *testing.B) {
+	yes := true
+	for _, kind := range []struct {
+		name string
+		tool *tool.Tool
+	}{
+		{"write", &tool.Tool{Upstream: "a", Name: "b"}},
+		{"read", &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			s := open(b, b.TempDir())
+			l := audit.New(audit.Config{Store: s.Audit()})
+			res := tool.Text(false, strings.Repeat("x", 2000))
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for range 100 {
+					wg.Go(func() {
+						e, err := l.Begin(b.Context(), &tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)}, "allow")
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := e.End(b.Context(), res, nil); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/100calls")
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// batch bounds how many writes share one transaction.
+const batch = 512
+
+// A writer is the one goroutine that writes. Writes that come while a transaction is being committed share the next
+// one, so that a hundred calls at once wait for a disk flush or two and not for a hundred.
+type writer struct {
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
+	full  bool                 // whether a commit waits for the disk now; only the goroutine uses it
+	done  chan struct{}        // closed when the goroutine is gone
+	queue chan *write
+
+	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
+	closed bool
+}
+
+// A write is one statement. durable: it is on the disk when its result comes.
+type write struct {
+	durable bool
+	query   string
+	args    []any
+	result  chan error
+}
+
+func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch)}
+	go w.run()
+	return w, nil
+}
+
+// do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or not: whoever gets
+// an error may be sure only that it may not be there.
+func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
+	if err := ctx.Err(); err != nil {
+		return tool.AsError(err)
+	}
+	r := &write{durable, query, args, make(chan error, 1)}
+	w.mu.RLock()
+	if w.closed {
+		w.mu.RUnlock()
+		return closedError()
+	}
+	w.queue <- r
+	w.mu.RUnlock()
+	return <-r.result
+}
+
+// stop waits for what is queued, and ends the goroutine.
+func (w *writer) stop() error {
+	w.mu.Lock()
+	w.closed = true
+	close(w.queue)
+	w.mu.Unlock()
+	<-w.done
+	var errs []error
+	for _, s := range w.stmts {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close())...)
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	for first := range w.queue {
+		group := []*write{first}
+		durable := first.durable
+	more:
+		for len(group) < batch {
+			select {
+			case r, ok := <-w.queue:
+				if !ok {
+					break more
+				}
+				group = append(group, r)
+				durable = durable || r.durable
+			default:
+				break more
+			}
+		}
+		errs := w.commit(group, durable)
+		for i, r := range group {
+			r.result <- errs[i]
+		}
+	}
+}
+
+// commit writes a group in one transaction. A statement that a constraint refuses fails alone; any other failure is
+// the failure of all.
+func (w *writer) commit(group []*write, durable bool) []error {
+	ctx := context.Background() // what is queued is written
+	errs := make([]error, len(group))
+	all := func(err error) []error {
+		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
+			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
+		}
+		for i := range errs {
+			errs[i] = failure(err)
+		}
+		return errs
+	}
+	if err := w.flush(ctx, durable); err != nil {
+		return all(err)
+	}
+	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return all(err)
+	}
+	for i, r := range group {
+		err := w.exec(ctx, r)
+		if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT {
+			return all(err)
+		}
+		errs[i] = err
+	}
+	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		return all(err)
+	}
+	return errs
+}
+
+// flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still survives the death of
+// this process, and is on the disk with the next one that does.
+func (w *writer) flush(ctx context.Context, full bool) error {
+	if full == w.full {
+		return nil
+	}
+	q := "PRAGMA synchronous = NORMAL"
+	if full {
+		q = "PRAGMA synchronous = FULL"
+	}
+	if _, err := w.conn.ExecContext(ctx, q); err != nil {
+		return err
+	}
+	w.full = full
+	return nil
+}
+
+func (w *writer) exec(ctx context.Context, r *write) error {
+	stmt := w.stmts[r.query]
+	if stmt == nil {
+		var err error
+		if stmt, err = w.conn.PrepareContext(ctx, r.query); err != nil {
+			return err
+		}
+		w.stmts[r.query] = stmt
+	}
+	_, err := stmt.ExecContext(ctx, r.args...)
+	return err
+}
