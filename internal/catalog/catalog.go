@@ -1,0 +1,183 @@
+// Package catalog is the index of all tools: it gives every tool names that are safe in JavaScript and in a flat list,
+// resolves what a caller writes to one tool, checks arguments against the tool's JSON Schema, and answers `search`.
+//
+// A Catalog changes by Set and Remove, one upstream at a time; readers take a View, an immutable snapshot, and never
+// wait. Everything that comes from an upstream (names, descriptions, schemas) is hostile: bounded, and never executed,
+// loaded or followed.
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Reserved is the name of the upstream that holds our own tools (search, execute, resume). Its entries resolve, but
+// are in no list, overview or search result.
+const Reserved = "biplane"
+
+// Config says how a Catalog works; the zero value is sensible.
+type Config struct {
+	// Describe writes the typed call of an entry for the answers of search. Where it is nil, search shows the
+	// arguments in a plain form. It is called for each hit, by several goroutines at once.
+	Describe func(e *Entry) Signature
+	// Unprefixed leaves the name of the upstream out of the composed name of a tool where no other tool has the
+	// same name. Names then change when upstreams come and go.
+	Unprefixed bool
+}
+
+// A Signature is how an agent calls a tool.
+type Signature struct {
+	Code       string // TypeScript: the call's signature and its types, ready to paste
+	Example    string // one call, whose arguments the schema accepts
+	ResultNote string // a hint where the type of the result is not known; else empty
+}
+
+// A Source is one upstream as the catalog needs it.
+type Source struct {
+	Name   string
+	Caller tool.Caller
+	Tools  []*tool.Tool // not to be changed afterwards
+	Health tool.Health
+}
+
+// A Catalog is the index of all tools. It is safe for concurrent use.
+type Catalog struct {
+	cfg  Config
+	view atomic.Pointer[View]
+
+	mu sync.Mutex // held while the next view is made
+}
+
+// New makes an empty Catalog.
+func New(cfg Config) *Catalog {
+	c := &Catalog{cfg: cfg}
+	c.view.Store(c.assemble(nil, nil))
+	return c
+}
+
+// View gives the catalog as it is now: one atomic load.
+func (c *Catalog) View() *View { return c.view.Load() }
+
+// Set adds an upstream, or replaces its tools, Caller and health. It costs next to nothing when the tools are the
+// same as before. Of two tools of one name the first is taken; nil tools are left out.
+func (c *Catalog) Set(s Source) {
+	tools := sortedTools(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.view.Load()
+	prev := old.byName[s.Name]
+	if prev != nil && slices.EqualFunc(prev.block.tools, tools, sameTool) {
+		next := *prev
+		next.caller, next.health = s.Caller, s.Health
+		c.view.Store(old.withUpstream(&next))
+		return
+	}
+	sources := maps.Clone(old.byName)
+	if sources == nil {
+		sources = map[string]*upstream{}
+	}
+	sources[s.Name] = &upstream{name: s.Name, caller: s.Caller, health: s.Health, block: newBlock(tools)}
+	c.view.Store(c.assemble(sources, old))
+}
+
+// Remove takes an upstream and its tools out.
+func (c *Catalog) Remove(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.view.Load()
+	if old.byName[name] == nil {
+		return
+	}
+	sources := maps.Clone(old.byName)
+	delete(sources, name)
+	c.view.Store(c.assemble(sources, old))
+}
+
+// Caller gives the Caller of an upstream. It is for the gateway only: whoever has it goes round the door.
+func (c *Catalog) Caller(upstream string) (tool.Caller, bool) {
+	u := c.View().byName[upstream]
+	if u == nil || u.caller == nil {
+		return nil, false
+	}
+	return u.caller, true
+}
+
+// An upstream is a Source in a View; it does not change.
+type upstream struct {
+	name      string
+	namespace string
+	caller    tool.Caller
+	health    tool.Health
+	block     *block
+	entries   []*Entry // in the order of block.tools
+	byTool    map[string]*Entry
+	byMember  map[string]*Entry
+}
+
+// A block is what depends on the tools of one upstream alone; the Views that have the same tools share it.
+type block struct {
+	tools   []*tool.Tool // by name
+	members []string     // safe names, in the order of tools
+	schemas []*schema    // compiled when first needed, in the order of tools
+
+	once sync.Once
+	docs *docs // for search; made when first needed
+}
+
+func newBlock(tools []*tool.Tool) *block {
+	b := &block{tools: tools, schemas: make([]*schema, len(tools))}
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name
+		b.schemas[i] = &schema{}
+	}
+	b.members = safeNames(names, reservedMembers)
+	return b
+}
+
+// sortedTools gives the tools of s by name, each once, all with s.Name as their upstream.
+func sortedTools(s Source) []*tool.Tool {
+	out := make([]*tool.Tool, 0, len(s.Tools))
+	for _, t := range s.Tools {
+		switch {
+		case t == nil:
+			continue
+		case t.Upstream != s.Name:
+			own := *t
+			own.Upstream = s.Name
+			t = &own
+		}
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b *tool.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(out, func(a, b *tool.Tool) bool { return a.Name == b.Name })
+}
+
+func sameTool(a, b *tool.Tool) bool {
+	if a == b {
+		return true
+	}
+	return a.Upstream == b.Upstream && a.Name == b.Name && a.Title == b.Title && a.Description == b.Description &&
+		bytes.Equal(a.InputSchema, b.InputSchema) && bytes.Equal(a.OutputSchema, b.OutputSchema) &&
+		bytes.Equal(a.Raw, b.Raw) && sameAnnotations(a.Annotations, b.Annotations)
+}
+
+func sameAnnotations(a, b tool.Annotations) bool {
+	same := func(x, y *bool) bool { return x == y || x != nil && y != nil && *x == *y }
+	return same(a.ReadOnly, b.ReadOnly) && same(a.Destructive, b.Destructive) &&
+		same(a.Idempotent, b.Idempotent) && same(a.OpenWorld, b.OpenWorld)
+}
+
+// SearchTool gives the tool `search`: {query, limit?, detail?} to text.
+func (c *Catalog) SearchTool() tool.Caller {
+	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
+		return c.answer(call.Arguments)
+	})
+}

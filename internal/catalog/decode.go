@@ -1,0 +1,126 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// decodeArguments reads the arguments of a call, which are an object; nothing is {}.
+func decodeArguments(args json.RawMessage) (any, error) {
+	if len(args) > maxArguments {
+		return nil, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)
+	}
+	if len(bytes.TrimSpace(args)) == 0 {
+		return map[string]any{}, nil
+	}
+	d := decoder{depth: maxArgumentDepth, nodes: maxArguments, unique: true}
+	v, err := d.decode(args)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return nil, fmt.Errorf("they are one object with the arguments by name; got %s", describe(v))
+	}
+	return v, nil
+}
+
+// A decoder reads JSON within bounds; numbers stay exact (json.Number).
+type decoder struct {
+	depth  int  // how many more objects and arrays may be opened inside each other
+	nodes  int  // how many more values there may be
+	unique bool // an object that names a member twice is an error: readers differ on which one counts
+
+	in *json.Decoder
+}
+
+func (d *decoder) decode(raw json.RawMessage) (any, error) {
+	d.in = json.NewDecoder(bytes.NewReader(raw))
+	d.in.UseNumber()
+	v, err := d.value()
+	if err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the JSON ends too early")
+		}
+		return nil, err
+	}
+	if _, err := d.in.Token(); err != io.EOF {
+		return nil, errors.New("there is more after the JSON value")
+	}
+	return v, nil
+}
+
+func (d *decoder) value() (any, error) {
+	tok, err := d.in.Token()
+	if err != nil {
+		return nil, err
+	}
+	if d.nodes--; d.nodes < 0 {
+		return nil, errors.New("too many values")
+	}
+	switch tok := tok.(type) {
+	case json.Number:
+		return tok, checkNumber(string(tok))
+	case json.Delim:
+		if d.depth--; d.depth < 0 {
+			return nil, errors.New("nested too deeply")
+		}
+		defer func() { d.depth++ }()
+		if tok == '{' {
+			return d.object()
+		}
+		return d.array()
+	}
+	return tok, nil
+}
+
+func (d *decoder) object() (any, error) {
+	out := map[string]any{}
+	for d.in.More() {
+		key, err := d.in.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, ok := key.(string)
+		if !ok {
+			return nil, errors.New("a name in an object is no string")
+		}
+		if _, twice := out[name]; twice && d.unique {
+			return nil, fmt.Errorf("%s is given twice", quoteShort(name))
+		}
+		if out[name], err = d.value(); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.in.Token()
+	return out, err
+}
+
+func (d *decoder) array() (any, error) {
+	out := []any{}
+	for d.in.More() {
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	_, err := d.in.Token()
+	return out, err
+}
+
+// checkNumber refuses numbers that take long to compare exactly.
+func checkNumber(s string) error {
+	mantissa, exponent := s, "0"
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa, exponent = s[:i], s[i+1:]
+	}
+	if e, err := strconv.Atoi(exponent); err != nil || max(e, -e) > 400 || len(mantissa) > 1000 {
+		return fmt.Errorf("the number %s is out of range", cut(s, 40))
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+const (
+	maxKept     = 256 // bytes of an identifier that stays as it is
+	maxSafe     = 96  // bytes of a safe name that is spelled anew, before a suffix
+	maxComposed = 64  // bytes; the bound of most clients' tool names
+	composedCut = maxComposed - 9
+)
+
+// safeNames gives each of the names, which are sorted and distinct, a JavaScript identifier of its own.
+//
+// A name that is such an identifier keeps it. Any other name is spelled as one (spell); where two come out the same,
+// or as a name that another has by right, each gets a suffix made of its own exact name. So the result depends on
+// the set of names alone, never on their order of arrival; a name changes only when one that collides with it comes
+// or goes; and an identifier never silently comes to mean another tool, but for one whose exact name it is.
+func safeNames(names []string, reserved map[string]bool) []string {
+	out := make([]string, len(names))
+	taken := make(map[string]int, len(names)) // how many want this spelling; those who have it by right count double
+	for i, n := range names {
+		out[i] = spell(n, reserved)
+		if taken[out[i]]++; out[i] == n {
+			taken[out[i]]++
+		}
+	}
+	for i, n := range names {
+		if out[i] == n || taken[out[i]] == 1 {
+			continue
+		}
+		out[i] = suffixed(out[i], n, func(s string) bool { return taken[s] > 0 || reserved[s] })
+		taken[out[i]] = 1
+	}
+	return out
+}
+
+// suffixed gives base with a suffix made of exact that nobody has: six digits, or eight where those are taken, and so
+// on. Nobody can take them all, as the digests go on without end.
+func suffixed(base, exact string, taken func(string) bool) string {
+	for {
+		sum := sha256.Sum256([]byte(exact))
+		digest := hex.EncodeToString(sum[:])
+		for n := 6; n <= 8; n += 2 {
+			if s := base + "_" + digest[:n]; !taken(s) {
+				return s
+			}
+		}
+		exact = digest
+	}
+}
+
+// spell writes name as a JavaScript identifier: letters and digits of any script stay (in Unicode's composed form
+// NFC), all else becomes '_'. An identifier that is reserved gets a '_' behind it. Two names may be spelled alike.
+func spell(name string, reserved map[string]bool) string {
+	if len(name) <= maxKept && !reserved[name] && isIdentifier(name) {
+		return name
+	}
+	if len(name) > maxKept {
+		name = name[:maxKept] // what is cut inside a letter is spelled '_'
+	}
+	var b strings.Builder
+	for _, r := range norm.NFC.String(strings.ToValidUTF8(name, "_")) {
+		switch {
+		case b.Len() >= maxSafe:
+		case isIDStart(r) || b.Len() > 0 && isIDPart(r):
+			b.WriteRune(r)
+		case b.Len() == 0 && isIDPart(r):
+			b.WriteByte('_')
+			b.WriteRune(r)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	s := norm.NFC.String(b.String())
+	if s == "" {
+		s = "_"
+	}
+	for reserved[s] {
+		s += "_"
+	}
+	return s
+}
+
+// isIdentifier says whether s is an identifier that needs no spelling.
+func isIdentifier(s string) bool {
+	for i, r := range s {
+		if !isIDPart(r) || i == 0 && !isIDStart(r) {
+			return false
+		}
+	}
+	return s != "" && norm.NFC.IsNormalString(s)
+}
+
+// isIDStart says whether r may begin an identifier (ECMA-262, IdentifierStartChar), as far as all of engine, bundler
+// and type checker agree: letters outside the basic plane are left out.
+func isIDStart(r rune) bool {
+	if r < 0x80 {
+		return r == '$' || r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	return r <= 0xffff && r != 0x2e2f && (unicode.IsLetter(r) || unicode.Is(unicode.Nl, r))
+}
+
+// isIDPart says whether r may go on an identifier (ECMA-262, IdentifierPartChar; without the joiners, which one
+// cannot see).
+func isIDPart(r rune) bool {
+	if r < 0x80 {
+		return isIDStart(r) || '0' <= r && r <= '9'
+	}
+	return isIDStart(r) || r <= 0xffff && unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd)
+}
+
+// composedNames gives the composed names of all tools of upstreams, in their order: "<upstream>_<tool>" with all but
+// [A-Za-z0-9_-] as '_', cut to fit. Names that are cut, or that come out the same, get a suffix made of the exact
+// names. Our own tools have their bare names. With unprefixed, so has every tool whose name no other has.
+func composedNames(all []*upstream, unprefixed bool) []string {
+	bare := map[string]int{}
+	var count int
+	for _, u := range all {
+		count += len(u.block.tools)
+		for _, t := range u.block.tools {
+			if n := composedSpelling(t.Name); u.name == Reserved {
+				bare[n] += 2
+			} else if unprefixed && n != "" && len(n) <= maxComposed {
+				bare[n]++
+			}
+		}
+	}
+	out := make([]string, 0, count)
+	exact := make([]string, 0, count)
+	fixed := make([]bool, 0, count)
+	taken := make(map[string]int, count)
+	for _, u := range all {
+		for _, t := range u.block.tools {
+			name := composedSpelling(t.Name)
+			own := u.name == Reserved
+			if !own && bare[name] != 1 {
+				name = composedSpelling(u.name) + "_" + name
+			}
+			out, exact, fixed = append(out, name), append(exact, u.name+"\x00"+t.Name), append(fixed, own)
+			taken[name]++
+		}
+	}
+	for i, name := range out {
+		if fixed[i] || len(name) <= maxComposed && taken[name] == 1 {
+			continue
+		}
+		out[i] = suffixed(name[:min(len(name), composedCut)], exact[i], func(s string) bool { return taken[s] > 0 })
+		taken[out[i]]++
+	}
+	return out
+}
+
+func composedSpelling(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r < 0x80 && r != '$' && isIDPart(r) {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+func words(lists ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, l := range lists {
+		for _, w := range strings.Fields(l) {
+			m[w] = true
+		}
+	}
+	return m
+}
+
+const (
+	// keywords are those of ECMA-262 (12.7.2), with what strict mode and modules add, what TypeScript adds, and the
+	// names that may not be bound again.
+	keywords = `await break case catch class const continue debugger default delete do else enum export extends false
+		finally for function if implements import in instanceof interface let new null package private protected public
+		return static super switch this throw true try typeof var void while with yield
+		arguments eval undefined NaN Infinity`
+	// inherited are the names that every object has, and those that the language calls behind one's back.
+	inherited = `__proto__ __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ constructor prototype
+		hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf toJSON then`
+	// modular are names that generated modules use or that compilers keep in them.
+	modular = `callTool Promise Object require exports module`
+	// globals are those of ECMA-262, of our runtime, and those by which code asks where it runs.
+	globals = `AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date Error
+		EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array
+		Intl Iterator AsyncIterator JSON Map Math Number Object Promise Proxy RangeError ReferenceError Reflect RegExp
+		Set SharedArrayBuffer String Symbol SyntaxError TypeError URIError Uint16Array Uint32Array Uint8Array
+		Uint8ClampedArray WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError
+		decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape globalThis isFinite isNaN
+		parseFloat parseInt
+		tools callTool search emit console ToolError readResult URL URLSearchParams TextEncoder TextDecoder
+		structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
+		atob btoa crypto performance AbortController AbortSignal Event EventTarget DOMException Blob Headers
+		window self global process Buffer Deno Bun require module exports main run`
+)
+
+// The names that a namespace and a member may not have.
+var (
+	reservedNamespaces = words(keywords, inherited, globals)
+	reservedMembers    = words(keywords, inherited, modular)
+)

@@ -1,0 +1,206 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds on what comes from outside.
+const (
+	maxArguments     = 16 << 20 // bytes of the arguments of one call
+	maxArgumentDepth = 128
+	maxSchema        = 1 << 20 // bytes of one schema
+	maxSchemaDepth   = 128
+	maxSchemaNodes   = 20_000    // objects, arrays and values in one schema
+	maxSteps         = 2_000_000 // subschemas applied in one validation
+)
+
+// A schema is the JSON Schema of one tool's arguments, compiled when first needed.
+type schema struct {
+	once     sync.Once
+	compiled *jsonschema.Schema
+	err      error
+
+	mu    sync.Mutex // held while steps is counted: one validation at a time
+	steps int
+}
+
+// tooMuch is what a validation panics with when it has used up its steps.
+type tooMuch struct{}
+
+// Validate counts a step. It is called for every subschema that is applied (jsonschema.SchemaExt), which is the only
+// way to end a validation whose schema makes it take exponential time.
+func (s *schema) Validate(*jsonschema.ValidatorContext, any) {
+	if s.steps++; s.steps > maxSteps {
+		panic(tooMuch{})
+	}
+}
+
+// validate checks the arguments of a call of t.
+func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
+	value, err := decodeArguments(args)
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "wrong arguments for %s: %w", toolName(t), err)
+	}
+	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema) })
+	if s.err != nil {
+		return &tool.Error{Kind: tool.Invalid, Err: s.err, Msg: fmt.Sprintf(
+			"%s can't be called: its input schema is broken (%s); this is to be mended at upstream %q",
+			toolName(t), oneLine(s.err.Error(), 240), t.Upstream)}
+	}
+	err = s.run(value)
+	var invalid *jsonschema.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &invalid):
+		return &tool.Error{Kind: tool.Invalid, Msg: explain(t, s.compiled, value, invalid), Err: err}
+	}
+	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w", toolName(t), err)
+}
+
+func (s *schema) run(value any) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = 0
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case tooMuch:
+			err = fmt.Errorf("it took more than %d steps", maxSteps)
+		default:
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return s.compiled.Validate(value)
+}
+
+const schemaURL = "urn:biplane:schema"
+
+// compile compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas that say nothing and are
+// no good as 2020-12 are tried as older drafts, which many servers write. Nothing is ever loaded.
+func (s *schema) compile(raw json.RawMessage) (compiled *jsonschema.Schema, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(raw), maxSchema)
+	}
+	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
+	doc, err := d.decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	drafts := []*jsonschema.Draft{jsonschema.Draft2020, jsonschema.Draft7, jsonschema.Draft4}
+	if obj, ok := doc.(map[string]any); ok {
+		if uri, ok := obj["$schema"].(string); ok && knownDraft(uri) {
+			drafts = drafts[:1]
+		} else {
+			delete(obj, "$schema") // a dialect we can't know: what can be checked is checked
+		}
+	}
+	for _, draft := range drafts {
+		c := jsonschema.NewCompiler()
+		c.DefaultDraft(draft)
+		c.UseLoader(noLoader{})
+		c.UseRegexpEngine(compileRegexp)
+		if e := c.AddResource(schemaURL, doc); e != nil {
+			return nil, e
+		}
+		compiled, e := c.Compile(schemaURL)
+		if e == nil {
+			s.instrument(compiled, map[*jsonschema.Schema]bool{})
+			return compiled, nil
+		}
+		if err == nil {
+			err = e
+		}
+	}
+	return nil, err
+}
+
+var draftURI = regexp.MustCompile(`^https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?$`)
+
+func knownDraft(uri string) bool { return draftURI.MatchString(uri) }
+
+// noLoader refuses every URL: what a schema refers to is inside of it.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("$ref to %s: references outside of the schema are not followed", cut(url, 120))
+}
+
+// compileRegexp compiles a pattern. Those that RE2 doesn't know (look-around, back references) match everything:
+// the upstream checks them itself, and an engine that knows them takes exponential time.
+func compileRegexp(s string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return anything(s), nil
+	}
+	return re, nil
+}
+
+type anything string
+
+func (a anything) String() string        { return string(a) }
+func (anything) MatchString(string) bool { return true }
+
+// instrument makes every schema that can be reached from c count a step. It also takes out formats, which are
+// annotations (JSON Schema 2020-12, 7.2.1): upstreams disagree on what they allow.
+func (s *schema) instrument(c *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	todo := []*jsonschema.Schema{c}
+	for len(todo) > 0 {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if c == nil || seen[c] {
+			continue
+		}
+		seen[c] = true
+		c.Format = nil
+		c.Extensions = append(c.Extensions, s)
+		todo = append(todo, c.Ref, c.RecursiveRef, c.Not, c.If, c.Then, c.Else, c.PropertyNames, c.UnevaluatedProperties,
+			c.Contains, c.Items2020, c.UnevaluatedItems, c.ContentSchema)
+		if c.DynamicRef != nil {
+			todo = append(todo, c.DynamicRef.Ref)
+		}
+		for _, list := range [...][]*jsonschema.Schema{c.AllOf, c.AnyOf, c.OneOf, c.PrefixItems} {
+			todo = append(todo, list...)
+		}
+		for _, m := range [...]map[string]*jsonschema.Schema{c.Properties, c.DependentSchemas} {
+			for _, p := range m {
+				todo = append(todo, p)
+			}
+		}
+		for _, p := range c.PatternProperties {
+			todo = append(todo, p)
+		}
+		for _, p := range c.Dependencies {
+			todo = appendSchemas(todo, p)
+		}
+		for _, p := range [...]any{c.AdditionalProperties, c.Items, c.AdditionalItems} {
+			todo = appendSchemas(todo, p)
+		}
+	}
+}
+
+// appendSchemas appends what is a schema or a list of them.
+func appendSchemas(list []*jsonschema.Schema, v any) []*jsonschema.Schema {
+	switch v := v.(type) {
+	case *jsonschema.Schema:
+		return append(list, v)
+	case []*jsonschema.Schema:
+		return append(list, v...)
+	}
+	return list
+}
+
+// toolName is how messages name a tool: its exact path on one line.
+func toolName(t *tool.Tool) string { return oneLine(t.Path(), 160) }

@@ -1,0 +1,266 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// notFound says that path names no tool, what is nearest, and how its upstream is.
+func (v *View) notFound(path string) *tool.Error {
+	asked := strings.TrimPrefix(path, "tools.")
+	space, _, dotted := strings.Cut(asked, ".")
+	u, rest := v.upstreamOf(asked)
+	var msg string
+	switch {
+	case u != nil && rest == "":
+		msg = fmt.Sprintf("%s is an upstream, not a tool", quoteShort(asked))
+	case u != nil:
+		msg = fmt.Sprintf("upstream %q has no tool %s", u.name, quoteShort(rest))
+	case dotted:
+		msg = fmt.Sprintf("no tool %s: there is no upstream %s", quoteShort(path), quoteShort(space))
+	default:
+		msg = "no tool " + quoteShort(path)
+	}
+	if near := v.nearest(asked, u); len(near) > 0 {
+		msg += "; did you mean " + orList(near) + "?"
+	} else {
+		msg += "."
+	}
+	if u == nil {
+		u = v.nearUpstream(space)
+	}
+	if u != nil && u.health.State != tool.Ready && u.health.State != "" {
+		msg += " " + healthLine(u) + "."
+	}
+	return &tool.Error{Kind: tool.NotFound, Msg: msg + " Use search to find tools by what they do."}
+}
+
+// upstreamOf gives the upstream that path begins with, the longest name first, and what comes after it.
+func (v *View) upstreamOf(path string) (u *upstream, rest string) {
+	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
+		u := v.byName[path[:end]]
+		if u == nil {
+			u = v.byNamespace[path[:end]]
+		}
+		if u != nil {
+			return u, strings.TrimPrefix(path[end:], ".")
+		}
+	}
+	return nil, ""
+}
+
+func (v *View) nearUpstream(space string) *upstream {
+	var best *upstream
+	bestScore := 0.7
+	for _, u := range v.upstreams {
+		if s := max(likeness(space, u.name), likeness(space, u.namespace)); s > bestScore {
+			best, bestScore = u, s
+		}
+	}
+	return best
+}
+
+// nearest gives the safe paths of up to three tools whose names are most like path; those of u, where it is not nil,
+// go before others.
+func (v *View) nearest(path string, u *upstream) []string {
+	_, member, dotted := cutLast(path)
+	type near struct {
+		path  string
+		score float64
+	}
+	var found []near
+	for _, e := range v.entries {
+		s := likeness(path, e.Path())
+		if dotted {
+			m := likeness(member, e.Member)
+			if u != nil && e.Namespace == u.namespace {
+				s = max(s, m+0.1)
+			} else if u != nil {
+				s = max(s, m) - 0.25
+			} else {
+				s = max(s, m)
+			}
+		} else {
+			s = max(s, likeness(path, e.Member), likeness(path, e.Composed))
+		}
+		if s >= 0.55 {
+			found = append(found, near{e.Path(), s})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.path, b.path))
+	})
+	var out []string
+	for i, n := range found {
+		if i == 3 || n.score < found[0].score-0.2 {
+			break
+		}
+		out = append(out, n.path)
+	}
+	return out
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '.')
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// likeness says how alike two names are, from 0 to 1: by the letters, and by the words whatever their order.
+func likeness(a, b string) float64 {
+	x, y := squash(a), squash(b)
+	if len(x) == 0 || len(y) == 0 {
+		return 0
+	}
+	long := max(len(x), len(y))
+	var letters float64
+	if diff := len(x) - len(y); max(diff, -diff)*2 < long && sharedLetters(x, y)*2 >= long {
+		letters = 1 - float64(distance(x, y))/float64(long)
+	}
+	return max(letters, wordsLikeness(a, b)*0.95)
+}
+
+// squash gives the letters and digits of s in lower case, at most 64.
+func squash(s string) []byte {
+	out := make([]byte, 0, 64)
+	for _, r := range s {
+		if len(out) > 60 {
+			break
+		}
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			out = utf8.AppendRune(out, unicode.ToLower(r))
+		}
+	}
+	return out
+}
+
+func sharedLetters(x, y []byte) int {
+	var count [256]int8
+	for _, c := range x {
+		count[c]++
+	}
+	n := 0
+	for _, c := range y {
+		if count[c] > 0 {
+			count[c]--
+			n++
+		}
+	}
+	return n
+}
+
+// wordsLikeness is Dice's coefficient of the words of two names.
+func wordsLikeness(a, b string) float64 {
+	x, y := splitWords(a), splitWords(b)
+	if len(x) == 0 || len(y) == 0 || len(x) > 32 || len(y) > 32 {
+		return 0
+	}
+	n := 0
+	for _, w := range x {
+		if slices.Contains(y, w) {
+			n++
+		}
+	}
+	return 2 * float64(n) / float64(len(x)+len(y))
+}
+
+// distance is the number of letters to insert, delete, change or swap with their neighbours (optimal string
+// alignment). Both are at most 64 long.
+func distance(a, b []byte) int {
+	var rows [3][66]int
+	before, last, row := &rows[0], &rows[1], &rows[2]
+	for j := range len(b) + 1 {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, before[j-2]+1)
+			}
+			row[j] = d
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// nearestName gives the one of names that is most like s, or "".
+func nearestName(s string, names []string) string {
+	best, bestScore := "", 0.6
+	for _, n := range names {
+		if l := likeness(s, n); l > bestScore {
+			best, bestScore = n, l
+		}
+	}
+	return best
+}
+
+func healthLine(u *upstream) string {
+	line := fmt.Sprintf("upstream %q: %s", u.name, u.health.State)
+	if r := oneLine(u.health.Reason, 160); r != "" {
+		line += ", " + r
+	}
+	if u.health.State == tool.NeedsSignIn {
+		line += "; run `biplane connect " + oneLine(u.name, 64) + "`"
+	}
+	return line
+}
+
+func orList(items []string) string {
+	if len(items) == 1 {
+		return items[0]
+	}
+	return strings.Join(items[:len(items)-1], ", ") + " or " + items[len(items)-1]
+}
+
+// quoteShort quotes s for a message, cut to 80 bytes.
+func quoteShort(s string) string { return fmt.Sprintf("%q", cut(s, 80)) }
+
+// cut shortens s to n bytes, at a letter's edge, with an ellipsis.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	n -= len("…")
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// oneLine makes text from outside one line of at most n bytes: spaces joined, what is not visible taken out.
+func oneLine(s string, n int) string {
+	var b strings.Builder
+	space := false
+	for _, r := range s {
+		if b.Len() >= n+8 {
+			break
+		}
+		switch {
+		case unicode.IsSpace(r):
+			space = true
+		case r == utf8.RuneError || !unicode.IsGraphic(r):
+		default:
+			if space && b.Len() > 0 {
+				b.WriteByte(' ')
+			}
+			space = false
+			b.WriteRune(r)
+		}
+	}
+	return cut(b.String(), n)
+}

@@ -1,0 +1,224 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Entry is one tool in a View, with its names. It does not change.
+type Entry struct {
+	Tool      *tool.Tool
+	Namespace string // the upstream as a JavaScript identifier
+	Member    string // the tool as a JavaScript identifier, unique in its namespace
+	Composed  string // for flat lists: at most 64 of [A-Za-z0-9_-], unique in the catalog
+
+	schema *schema
+}
+
+// Path is the name that programs use: "<namespace>.<member>". Resolve finds the entry by it.
+func (e *Entry) Path() string { return e.Namespace + "." + e.Member }
+
+// Validate checks the arguments of a call against the tool's JSON Schema; nil arguments are {}. The error is a
+// *tool.Error of kind Invalid that names each wrong argument, what was expected and what is nearest.
+func (e *Entry) Validate(args json.RawMessage) error {
+	s := e.schema
+	if s == nil {
+		s = &schema{} // an entry made outside a catalog
+	}
+	return s.validate(e.Tool, args)
+}
+
+// UpstreamInfo is what a View knows of an upstream.
+type UpstreamInfo struct {
+	Name      string
+	Namespace string
+	Health    tool.Health
+	Tools     int // how many it has
+}
+
+// A View is the catalog at one moment. It does not change, and is safe for concurrent use.
+type View struct {
+	upstreams   []*upstream // by name, without the reserved one
+	byName      map[string]*upstream
+	byNamespace map[string]*upstream
+	byComposed  map[string]*Entry
+	entries     []*Entry // without those of the reserved upstream
+}
+
+// Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to be changed.
+func (v *View) Entries() []*Entry { return v.entries }
+
+// Upstreams gives all upstreams by name; without our own.
+func (v *View) Upstreams() []UpstreamInfo {
+	out := make([]UpstreamInfo, len(v.upstreams))
+	for i, u := range v.upstreams {
+		out[i] = UpstreamInfo{Name: u.name, Namespace: u.namespace, Health: u.health, Tools: len(u.entries)}
+	}
+	return out
+}
+
+// Resolve finds the tool that path names: its exact path, its safe path ("github.list_issues"), that with "tools." in
+// front, or its composed name. A path that names none is an error of kind NotFound that says what is nearest, and how
+// the upstream is; one that names several (names may hold dots) is an error that gives their safe paths.
+func (v *View) Resolve(path string) (*Entry, error) {
+	if len(path) > maxPath {
+		return nil, tool.Errorf(tool.NotFound, "no tool has a name of %d bytes: %s", len(path), quoteShort(path))
+	}
+	e, err := v.lookup(path)
+	if e != nil || err != nil {
+		return e, err
+	}
+	if rest, ok := strings.CutPrefix(path, "tools."); ok {
+		e, err = v.lookup(rest)
+		if e != nil || err != nil {
+			return e, err
+		}
+	}
+	if e := v.byComposed[path]; e != nil {
+		return e, nil
+	}
+	return nil, v.notFound(path)
+}
+
+const maxPath = 1024 // bytes
+
+// lookup tries each dot of path as the one between upstream and tool. Exact names go before safe ones; a safe path
+// has one dot and is no other tool's exact path (see safeNames), so what it means never changes.
+func (v *View) lookup(path string) (*Entry, error) {
+	var exact, safe []*Entry
+	for i := range len(path) {
+		if path[i] != '.' {
+			continue
+		}
+		left, right := path[:i], path[i+1:]
+		for _, u := range [...]*upstream{v.byName[left], v.byNamespace[left]} {
+			if u == nil {
+				continue
+			}
+			if e := u.byTool[right]; e != nil && u.name == left {
+				exact = append(exact, e)
+			} else if e != nil {
+				safe = append(safe, e)
+			} else if e := u.byMember[right]; e != nil {
+				safe = append(safe, e)
+			}
+		}
+	}
+	for _, found := range [...][]*Entry{exact, safe} {
+		found = dedupe(found)
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			var paths []string
+			for _, e := range found {
+				paths = append(paths, e.Path())
+			}
+			slices.Sort(paths)
+			return nil, tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s",
+				quoteShort(path), strings.Join(paths, ", "))
+		}
+	}
+	return nil, nil
+}
+
+func dedupe(es []*Entry) []*Entry {
+	var out []*Entry
+	for _, e := range es {
+		if !slices.Contains(out, e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// withUpstream gives v with u in the place of the upstream of the same name, whose tools are the same.
+func (v *View) withUpstream(u *upstream) *View {
+	next := *v
+	next.byName = maps.Clone(v.byName)
+	next.byName[u.name] = u
+	next.byNamespace = maps.Clone(v.byNamespace)
+	next.byNamespace[u.namespace] = u
+	next.upstreams = slices.Clone(v.upstreams)
+	for i, o := range next.upstreams {
+		if o.name == u.name {
+			next.upstreams[i] = u
+		}
+	}
+	return &next
+}
+
+// assemble makes a View of sources, whose names and entries it sets anew. What did not change since old is taken
+// from there.
+func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
+	v := &View{
+		byName:      make(map[string]*upstream, len(sources)),
+		byNamespace: make(map[string]*upstream, len(sources)),
+	}
+	names := slices.Sorted(maps.Keys(sources))
+	spaces := safeNames(names, reservedNamespaces)
+	var all []*upstream
+	for i, name := range names {
+		u := *sources[name]
+		u.namespace = spaces[i]
+		v.byName[name] = &u
+		v.byNamespace[u.namespace] = &u
+		all = append(all, &u)
+		if name != Reserved {
+			v.upstreams = append(v.upstreams, &u)
+		}
+	}
+	composed := composedNames(all, c.cfg.Unprefixed)
+	v.byComposed = make(map[string]*Entry, len(composed))
+	for _, u := range all {
+		composed = u.enter(composed, old)
+		for _, e := range u.entries {
+			v.byComposed[e.Composed] = e
+		}
+		if u.name != Reserved {
+			v.entries = append(v.entries, u.entries...)
+		}
+	}
+	return v
+}
+
+// enter makes the entries of u, with the first of the composed names; it gives the others back.
+func (u *upstream) enter(composed []string, old *View) []string {
+	mine, rest := composed[:len(u.block.tools)], composed[len(u.block.tools):]
+	if old != nil {
+		if prev := old.byName[u.name]; prev != nil && prev.block == u.block && prev.namespace == u.namespace &&
+			slices.EqualFunc(prev.entries, mine, func(e *Entry, name string) bool { return e.Composed == name }) {
+			u.entries, u.byTool, u.byMember = prev.entries, prev.byTool, prev.byMember
+			return rest
+		}
+	}
+	n := len(mine)
+	u.entries = make([]*Entry, n)
+	u.byTool, u.byMember = make(map[string]*Entry, n), make(map[string]*Entry, n)
+	for i, t := range u.block.tools {
+		e := &Entry{Tool: t, Namespace: u.namespace, Member: u.block.members[i], Composed: mine[i], schema: u.block.schemas[i]}
+		u.entries[i] = e
+		u.byTool[t.Name] = e
+		u.byMember[e.Member] = e
+	}
+	return rest
+}
+
+// A Hit is one answer of Search.
+type Hit struct {
+	Entry *Entry
+	Score float64 // larger is better; comparable within one answer only
+}
+
+func byScore(a, b Hit) int {
+	if c := cmp.Compare(b.Score, a.Score); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Entry.Tool.Upstream, b.Entry.Tool.Upstream), cmp.Compare(a.Entry.Tool.Name, b.Entry.Tool.Name))
+}

@@ -1,0 +1,159 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func kindOf(err error) tool.Kind {
+	var e *tool.Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return ""
+}
+
+func TestResolve(t *testing.T) {
+	v := catalogOf(source("git-hub", "list-issues", "get.file", "delete"), source("a.b", "c"), source("a", "b.c", "d"),
+		source(catalog.Reserved, "search")).View()
+	for path, want := range map[string]string{
+		"git-hub.list-issues":       "git-hub.list-issues",
+		"git_hub.list_issues":       "git-hub.list-issues",
+		"git_hub.list-issues":       "git-hub.list-issues",
+		"git-hub.list_issues":       "git-hub.list-issues",
+		"tools.git_hub.list_issues": "git-hub.list-issues",
+		"tools.git-hub.get.file":    "git-hub.get.file",
+		"git-hub_list-issues":       "git-hub.list-issues",
+		"git_hub.delete_":           "git-hub.delete",
+		"git-hub.delete":            "git-hub.delete",
+		"a_b.c":                     "a.b.c",
+		"a.b_c":                     "a.b.c",
+		"a.d":                       "a.d",
+		"search":                    "biplane.search",
+		"biplane.search":            "biplane.search",
+	} {
+		e, err := v.Resolve(path)
+		if err != nil || e.Tool.Path() != want {
+			t.Errorf("%s resolves to %+v, %v, want %s", path, e, err, want)
+		}
+	}
+	if e1, _ := v.Resolve("a_b.c"); e1.Tool.Upstream != "a.b" {
+		t.Errorf("a_b.c is of upstream %s", e1.Tool.Upstream)
+	}
+	_, err := v.Resolve("a.b.c")
+	if kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "a.b_c, a_b.c") {
+		t.Errorf("an exact path of two tools: %v", err)
+	}
+	for _, e := range v.Entries() {
+		if e.Tool.Upstream == catalog.Reserved {
+			t.Error("our own tools are listed")
+		}
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	down := catalog.Source{Name: "linear", Health: tool.Health{State: tool.NeedsSignIn, Reason: "401\nfrom\x1b[31m it"}}
+	v := catalogOf(source("github", "list_issues", "create_issue", "get_file_contents"), source("slack", "post_message"), down).View()
+	for _, test := range []struct{ path, want string }{
+		{"github.list_isues", `upstream "github" has no tool "list_isues"; did you mean github.list_issues? Use search to find tools by what they do.`},
+		{"github.listIssues", "did you mean github.list_issues?"},
+		{"github.issues_list", "did you mean github.list_issues?"},
+		{"gihub.list_issues", `there is no upstream "gihub"; did you mean github.list_issues?`},
+		{"list_issues", "did you mean github.list_issues?"},
+		{"tools.github.creat_issue", "did you mean github.create_issue"},
+		{"slack.sendMessage", `did you mean slack.post_message?`},
+		{"linear.list_issues", "upstream \"linear\": needs sign-in, 401 from[31m it; run `biplane connect linear`."},
+		{"github", `"github" is an upstream, not a tool`},
+		{"zzz.qqq", `no tool "zzz.qqq": there is no upstream "zzz". Use search`},
+		{"", `no tool ""`},
+		{strings.Repeat("x.", 5000), "no tool has a name of 10000 bytes"},
+	} {
+		_, err := v.Resolve(test.path)
+		if kindOf(err) != tool.NotFound || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%.40s: got %v\nwant %s", test.path, err, test.want)
+		}
+	}
+}
+
+func TestSetHealthOnly(t *testing.T) {
+	c := catalogOf(source("a", "x", "y"), source("b", "z"))
+	before := c.View()
+	s := source("a", "y", "x") // equal tools, made anew
+	s.Health = tool.Health{State: tool.Down, Reason: "gone", Stale: true}
+	s.Caller = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return nil, nil })
+	c.Set(s)
+	after := c.View()
+	for i, e := range after.Entries() {
+		if before.Entries()[i] != e {
+			t.Errorf("entry %s was made anew", e.Path())
+		}
+	}
+	if h := after.Upstreams()[0].Health; h.State != tool.Down || before.Upstreams()[0].Health.State != tool.Ready {
+		t.Errorf("health: %+v; and before: %+v", h, before.Upstreams()[0].Health)
+	}
+	if _, ok := c.Caller("a"); !ok {
+		t.Error("no caller")
+	}
+	if _, ok := c.Caller("nobody"); ok {
+		t.Error("a caller of nobody")
+	}
+	c.Remove("a")
+	if _, err := c.View().Resolve("a.x"); err == nil || len(c.View().Entries()) != 1 {
+		t.Errorf("after Remove: %v, %d entries", err, len(c.View().Entries()))
+	}
+	if _, err := after.Resolve("a.x"); err != nil {
+		t.Errorf("a view changed: %v", err)
+	}
+}
+
+func TestSetHostile(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	c.Set(catalog.Source{Name: "up", Tools: []*tool.Tool{nil, {Upstream: "other", Name: "a"}, {Upstream: "up", Name: "a", Title: "second"}}})
+	if n := len(c.View().Entries()); n != 1 {
+		t.Fatalf("%d entries", n)
+	}
+	if e := c.View().Entries()[0]; e.Tool.Path() != "up.a" || e.Tool.Title != "" {
+		t.Errorf("got %+v", e.Tool)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 30 {
+				s := source(fmt.Sprintf("up%d", i), "list-issues", fmt.Sprintf("tool_%d", j/3))
+				c.Set(s)
+				if j%7 == 6 {
+					c.Remove(s.Name)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 60 {
+				v := c.View()
+				v.Search("list the issues", 5)
+				for _, e := range v.Entries() {
+					if got, err := v.Resolve(e.Path()); err != nil || got != e {
+						t.Errorf("%s: %v", e.Path(), err)
+					}
+					if err := e.Validate([]byte(`{"a":1}`)); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := c.SearchTool().Call(t.Context(), &tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
