@@ -1,0 +1,143 @@
+// Package gateway is the one door: every use of a tool, from outside or from inside a program, of an upstream or of
+// Biplane itself, goes through Gateway.Call. So resolving, validating, deciding, asking and recording exist once.
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config is what a Gateway is made of. All but Log must be set.
+type Config struct {
+	Catalog  *catalog.Catalog
+	Policy   *policy.Engine
+	Approval *approval.Gate
+	Audit    *audit.Log
+	Log      *slog.Logger // nil: slog.Default()
+}
+
+// A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
+type Gateway struct {
+	cfg Config
+}
+
+// New makes a Gateway. It refuses a Config with a part missing: a door without a policy or a record is no door.
+func New(cfg Config) (*Gateway, error) {
+	switch {
+	case cfg.Catalog == nil:
+		return nil, fmt.Errorf("gateway: no catalog")
+	case cfg.Policy == nil:
+		return nil, fmt.Errorf("gateway: no policy")
+	case cfg.Approval == nil:
+		return nil, fmt.Errorf("gateway: no approval gate")
+	case cfg.Audit == nil:
+		return nil, fmt.Errorf("gateway: no audit log")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Gateway{cfg}, nil
+}
+
+// Call resolves c.Path, validates the arguments against the tool's schema, decides, asks a person where the decision
+// says so, records the intent, makes the call, and records how it ended. It changes nothing in c; the call that goes
+// on is a copy with ID, Tool, Arguments and Grant filled in.
+//
+// Errors are *tool.Error: NotFound (with the nearest names), Invalid (with what is wrong in the arguments), Denied,
+// Internal where the record can't be written (the call is then not made), and whatever the upstream gives.
+func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	next := *c
+	next.Tool = entry.Tool
+	if next.ID == "" {
+		next.ID = "call_" + rand.Text()
+	}
+	if len(next.Arguments) == 0 {
+		next.Arguments = json.RawMessage("{}")
+	}
+	if err := entry.Validate(next.Arguments); err != nil {
+		return nil, err
+	}
+	caller, ok := g.cfg.Catalog.Caller(entry.Tool.Upstream)
+	if !ok {
+		return nil, tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream)
+	}
+	decision := g.cfg.Policy.Decide(policy.Request{
+		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent,
+	})
+	next.Grant = decision.Grant
+	return g.recorded(ctx, &next, decision, caller)
+}
+
+// recorded makes the call between the two halves of its record.
+func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
+	entry, err := g.cfg.Audit.Begin(ctx, c, string(d.Effect))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, tool.AsError(context.Cause(ctx))
+		}
+		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded", Err: err}
+	}
+	result, err := g.decided(ctx, c, d, caller)
+	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
+	// made: to hide what came of it would invite a second one.
+	_ = entry.End(ctx, result, err)
+	return result, err
+}
+
+// decided makes the call if the decision, or a person it leaves it to, allows it.
+func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
+	switch d.Effect {
+	case policy.Allow:
+	case policy.Ask:
+		if err := g.cfg.Approval.Wait(ctx, c, d.Reason); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason)
+	}
+	result, err := g.guarded(ctx, c, caller)
+	if err != nil {
+		return nil, tool.AsError(err)
+	}
+	if result == nil {
+		return nil, tool.Errorf(tool.Internal, "%s gave neither a result nor an error", c.Path)
+	}
+	return result, nil
+}
+
+// guarded keeps a panic of one Caller from ending the process, and everybody else's work with it.
+func (g *Gateway) guarded(ctx context.Context, c *tool.Call, caller tool.Caller) (_ *tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.cfg.Log.Error("a call panicked", "call", c.ID, "tool", c.Path, "panic", p, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "%s broke down inside: whether it took effect is unknown", c.Path)
+		}
+	}()
+	return caller.Call(ctx, c)
+}
+
+// Tools gives the entries that p may see: all but those that policy denies whatever the arguments.
+func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry {
+	entries := g.cfg.Catalog.View().Entries()
+	seen := make([]*catalog.Entry, 0, len(entries))
+	for _, e := range entries {
+		if g.cfg.Policy.Decide(policy.Request{Principal: p, Tool: e.Tool}).Effect != policy.Deny {
+			seen = append(seen, e)
+		}
+	}
+	return seen
+}

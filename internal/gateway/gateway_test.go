@@ -1,0 +1,180 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/gateway"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A world is a door with one upstream, "shop", behind it; calls counts what reached the upstream.
+type world struct {
+	door   *gateway.Gateway
+	record audit.Store
+	calls  []*tool.Call
+}
+
+func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.CallerFunc) *world {
+	t.Helper()
+	w := &world{record: store}
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{
+		Name: "shop",
+		Caller: tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			w.calls = append(w.calls, c)
+			return answer(ctx, c)
+		}),
+		Tools: []*tool.Tool{{
+			Name:        "get-order",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`),
+		}},
+		Health: tool.Health{State: tool.Ready},
+	})
+	door, err := gateway.New(gateway.Config{
+		Catalog: cat, Policy: p, Approval: new(approval.Gate), Audit: audit.New(audit.Config{Store: store}),
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.door = door
+	return w
+}
+
+func ok(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "fine"), nil }
+
+func (w *world) last(t *testing.T) audit.Record {
+	t.Helper()
+	all, err := w.record.Records(t.Context(), audit.Query{})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("records: %d, %v", len(all), err)
+	}
+	return all[0]
+}
+
+func TestCallIsRecordedAndMade(t *testing.T) {
+	w := newWorld(t, policy.Open(tool.WASM), audit.NewMemory(), ok)
+	args := json.RawMessage(`{"id": 9007199254740993}`)
+	asked := &tool.Call{Path: "shop.get_order", Parent: "ex_1", Arguments: args, Principal: tool.Principal{ID: "local:ann"}}
+	r, err := w.door.Call(t.Context(), asked)
+	if err != nil || string(r.Content[0]) != `{"type":"text","text":"fine"}` {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	if asked.Tool != nil || asked.ID != "" {
+		t.Error("the caller's own Call was changed")
+	}
+	c := w.calls[0]
+	if c.Tool.Path() != "shop.get-order" || string(c.Arguments) != string(args) || c.ID == "" {
+		t.Errorf("the upstream got %+v", c)
+	}
+	rec := w.last(t)
+	if rec.Begun.Tool != "shop.get-order" || rec.Begun.Execution != "ex_1" || rec.Begun.Principal != "local:ann" ||
+		rec.Begun.Decision != "allow" || rec.Begun.Call != c.ID || rec.Ended.Outcome != audit.OK {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestWhatNeverReachesTheUpstream(t *testing.T) {
+	closed := audit.NewMemory()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		policy *policy.Engine
+		store  audit.Store
+		path   string
+		args   string
+		kind   tool.Kind
+		says   string
+	}{
+		{"unknown tool", policy.Open(0), audit.NewMemory(), "shop.get_ordr", `{"id":1}`, tool.NotFound, "get_order"},
+		{"wrong argument", policy.Open(0), audit.NewMemory(), "shop.get-order", `{"id":"x"}`, tool.Invalid, "id"},
+		{"no argument", policy.Open(0), audit.NewMemory(), "shop.get-order", ``, tool.Invalid, "id"},
+		{"no rule", new(policy.Engine), audit.NewMemory(), "shop.get-order", `{"id":1}`, tool.Denied, "no policy"},
+		{"no record", policy.Open(0), closed, "shop.get-order", `{"id":1}`, tool.Internal, "can't be recorded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.policy, c.store, ok)
+			_, err := w.door.Call(t.Context(), &tool.Call{Path: c.path, Arguments: json.RawMessage(c.args)})
+			if e := tool.AsError(err); e == nil || e.Kind != c.kind || !strings.Contains(e.Msg, c.says) {
+				t.Errorf("error %v, want kind %s that says %q", err, c.kind, c.says)
+			}
+			if len(w.calls) != 0 {
+				t.Error("the upstream was called")
+			}
+		})
+	}
+}
+
+func TestDenialIsRecorded(t *testing.T) {
+	w := newWorld(t, new(policy.Engine), audit.NewMemory(), ok)
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
+		t.Fatal("allowed")
+	}
+	if rec := w.last(t); rec.Begun.Decision != "deny" || rec.Ended.ErrorKind != tool.Denied {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer tool.CallerFunc
+		kind   tool.Kind
+	}{
+		"error":   {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, errors.New("lost") }, tool.Internal},
+		"panic":   {func(context.Context, *tool.Call) (*tool.Result, error) { panic("oh") }, tool.Internal},
+		"nothing": {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, nil }, tool.Internal},
+		"timeout": {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, context.DeadlineExceeded }, tool.Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, policy.Open(0), audit.NewMemory(), c.answer)
+			_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
+			if e := tool.AsError(err); e == nil || e.Kind != c.kind {
+				t.Errorf("error %v, want kind %s", err, c.kind)
+			}
+			if rec := w.last(t); rec.Ended.Outcome != audit.Failed || rec.Ended.ErrorKind != c.kind {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+func TestCanceledCallsEndIsRecorded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := newWorld(t, policy.Open(0), audit.NewMemory(), func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		cancel()
+		return nil, ctx.Err()
+	})
+	_, err := w.door.Call(ctx, &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
+	if e := tool.AsError(err); e == nil || e.Kind != tool.Canceled {
+		t.Errorf("error %v, want canceled", err)
+	}
+	if rec := w.last(t); rec.Ended.ErrorKind != tool.Canceled {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestDoorWithAPartMissingIsRefused(t *testing.T) {
+	if g, err := gateway.New(gateway.Config{}); err == nil {
+		t.Errorf("got %v", g)
+	}
+}
+
+func TestToolsAreThoseThatPolicyAllows(t *testing.T) {
+	if got := newWorld(t, policy.Open(0), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 1 {
+		t.Errorf("open policy: %d tools, want 1", len(got))
+	}
+	if got := newWorld(t, new(policy.Engine), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 0 {
+		t.Errorf("no policy: %d tools, want none", len(got))
+	}
+}
