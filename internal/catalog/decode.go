@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// decodeArguments reads the arguments of a call, which are an object; nothing is {}.
-func decodeArguments(args json.RawMessage) (any, error) {
+// decodeArguments reads the arguments of a call, which are an object, and counts the values in it; nothing is {}.
+func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 	if len(args) > maxArguments {
-		return nil, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)
+		return nil, 0, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)
 	}
 	if len(bytes.TrimSpace(args)) == 0 {
-		return map[string]any{}, nil
+		return map[string]any{}, 0, nil
 	}
 	d := decoder{depth: maxArgumentDepth, nodes: maxArguments, unique: true}
-	v, err := d.decode(args)
-	if err != nil {
-		return nil, err
+	if v, err = d.decode(args); err != nil {
+		return nil, 0, err
 	}
 	if _, ok := v.(map[string]any); !ok {
-		return nil, fmt.Errorf("they are one object with the arguments by name; got %s", describe(v))
+		return nil, 0, fmt.Errorf("they are one object with the arguments by name; got %s", describe(v))
 	}
-	return v, nil
+	return v, maxArguments - d.nodes, nil
 }
 
 // A decoder reads JSON within bounds; numbers stay exact (json.Number).

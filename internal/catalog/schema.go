@@ -17,8 +17,9 @@ const (
 	maxArgumentDepth = 128
 	maxSchema        = 1 << 20 // bytes of one schema
 	maxSchemaDepth   = 128
-	maxSchemaNodes   = 20_000    // objects, arrays and values in one schema
-	maxSteps         = 2_000_000 // subschemas applied in one validation
+	maxSchemaNodes   = 20_000  // objects, arrays and values in one schema
+	stepsAtLeast     = 100_000 // subschemas that one validation may apply, and for each value in the
+	stepsPerValue    = 50      // arguments
 )
 
 // A schema is the JSON Schema of one tool's arguments, compiled when first needed.
@@ -27,8 +28,8 @@ type schema struct {
 	compiled *jsonschema.Schema
 	err      error
 
-	mu    sync.Mutex // held while steps is counted: one validation at a time
-	steps int
+	mu    sync.Mutex // held while steps are counted: one validation at a time
+	steps int        // that are left
 }
 
 // tooMuch is what a validation panics with when it has used up its steps.
@@ -37,14 +38,14 @@ type tooMuch struct{}
 // Validate counts a step. It is called for every subschema that is applied (jsonschema.SchemaExt), which is the only
 // way to end a validation whose schema makes it take exponential time.
 func (s *schema) Validate(*jsonschema.ValidatorContext, any) {
-	if s.steps++; s.steps > maxSteps {
+	if s.steps--; s.steps < 0 {
 		panic(tooMuch{})
 	}
 }
 
 // validate checks the arguments of a call of t.
 func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
-	value, err := decodeArguments(args)
+	value, n, err := decodeArguments(args)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "wrong arguments for %s: %w", toolName(t), err)
 	}
@@ -54,7 +55,7 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 			"%s can't be called: its input schema is broken (%s); this is to be mended at upstream %q",
 			toolName(t), oneLine(s.err.Error(), 240), t.Upstream)}
 	}
-	err = s.run(value)
+	err = s.run(value, stepsAtLeast+n*stepsPerValue)
 	var invalid *jsonschema.ValidationError
 	switch {
 	case err == nil:
@@ -65,15 +66,15 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w", toolName(t), err)
 }
 
-func (s *schema) run(value any) (err error) {
+func (s *schema) run(value any, steps int) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.steps = 0
+	s.steps = steps
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
 		case tooMuch:
-			err = fmt.Errorf("it took more than %d steps", maxSteps)
+			err = fmt.Errorf("it took more than %d steps", steps)
 		default:
 			err = fmt.Errorf("%v", r)
 		}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -120,10 +121,13 @@ func likeness(a, b string) float64 {
 	if len(x) == 0 || len(y) == 0 {
 		return 0
 	}
-	long := max(len(x), len(y))
+	long, short := max(len(x), len(y)), min(len(x), len(y))
 	var letters float64
+	if short >= 3 && (bytes.HasPrefix(x, y) || bytes.HasPrefix(y, x)) {
+		letters = 0.65 // repo and repository
+	}
 	if diff := len(x) - len(y); max(diff, -diff)*2 < long && sharedLetters(x, y)*2 >= long {
-		letters = 1 - float64(distance(x, y))/float64(long)
+		letters = max(letters, 1-float64(distance(x, y))/float64(long))
 	}
 	return max(letters, wordsLikeness(a, b)*0.95)
 }
