@@ -1,0 +1,343 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	// grace is how long a guest has to heed an interrupt before its memory is taken away.
+	grace = 50 * time.Millisecond
+	// lastWords is how long the host has to read what a guest said before it was stopped.
+	lastWords = time.Second
+)
+
+// A run is one Run of a sandbox: it pumps lines between the guest stream and the guest, and stops the guest. One
+// goroutine, the caller's, enters the guest; three more read, write and watch, and end with it.
+type run struct {
+	d      *Driver
+	g      *guest
+	spec   sandbox.Spec
+	cmd    *sandbox.Cmd
+	first  bool // the guest is fresh
+	in     *inbox
+	out    *outbox
+	left   int64       // bytes that the guest may still write; touched inside entries only
+	alarm  *time.Timer // the guest's own
+	due    bool        // alarm was set and has not gone off
+	turned time.Time   // when this entry got its turn
+
+	halted  chan struct{} // closed by stop
+	halting atomic.Bool   // the same, for the guest's polls
+	watch   *time.Timer   // when the watchdog looks next
+	armed   atomic.Bool   // watch is running
+
+	mu      sync.Mutex
+	cause   error // the first that stop was given
+	clock   cpuClock
+	ticking bool          // clock is that of an entry under way
+	base    time.Duration // what clock showed when the entry began
+	used    time.Duration // CPU time of the entries before
+}
+
+func newRun(d *Driver, g *guest, spec sandbox.Spec, cmd *sandbox.Cmd, first bool) *run {
+	r := &run{d: d, g: g, spec: spec, cmd: cmd, first: first, left: spec.Output,
+		in: newInbox(int(spec.Memory)), out: newOutbox(), halted: make(chan struct{})}
+	r.watch, r.alarm = time.NewTimer(math.MaxInt64), time.NewTimer(math.MaxInt64)
+	r.alarm.Stop()
+	g.host = r
+	return r
+}
+
+// stop ends the run with err, unless something else did before. It returns at once.
+func (r *run) stop(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause != nil {
+		return
+	}
+	r.cause = err
+	r.halting.Store(true)
+	close(r.halted)
+	r.watch.Reset(grace)
+}
+
+// stopped is why the run was stopped, or nil.
+func (r *run) stopped() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause
+}
+
+// do runs it all.
+func (r *run) do() error {
+	quit := make(chan struct{})
+	var helpers, reader sync.WaitGroup
+	reader.Go(func() { r.in.read(r.cmd.Guest, quit) })
+	helpers.Go(func() {
+		if err := r.out.write(r.cmd.Guest, quit); err != nil {
+			r.stop(fmt.Errorf("write to the guest stream: %w", err))
+		}
+	})
+	helpers.Go(func() { r.watchdog(quit) })
+	err := r.explain(r.pump())
+	r.flush()
+	close(quit)
+	r.alarm.Stop()
+	if c, ok := r.cmd.Guest.(io.Closer); ok {
+		_ = c.Close() // the other side sees the end of the stream
+		reader.Wait()
+	}
+	helpers.Wait()
+	r.watch.Stop()
+	r.g.host = deafHost{}
+	return err
+}
+
+// pump enters the guest for whatever comes, until the host hangs up.
+func (r *run) pump() error {
+	if r.first {
+		if err := r.enter(r.attach); err != nil {
+			return err
+		}
+	}
+	for {
+		line, ok, end := r.in.take()
+		var err error
+		switch {
+		case r.halting.Load():
+			return r.stopped()
+		case ok:
+			err = r.enter(func() error { return r.deliver(line) })
+		case end == io.EOF:
+			return r.enter(func() error { return r.g.call(r.g.h.hangup) })
+		case end == errLine:
+			return r.limit("memory", "the host sent a line longer than the sandbox's memory of %s", size(r.spec.Memory))
+		case end != nil:
+			return fmt.Errorf("read the guest stream: %w", end)
+		default:
+			select {
+			case <-r.in.more:
+			case <-r.alarm.C:
+				r.due = false
+				err = r.enter(func() error { return r.g.call(r.g.h.wake) })
+			case <-r.halted:
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// attach is the first entry of a fresh guest.
+func (r *run) attach() error {
+	r.g.m.Qjs_set_memory_limit(uint32(r.spec.Memory - headroom))
+	r.g.m.Qjs_set_max_stack_size(uint32(r.spec.Stack))
+	return r.g.call(r.g.h.attach)
+}
+
+func (r *run) deliver(line string) error {
+	v := r.g.newString(line)
+	defer r.g.free(v)
+	return r.g.call(r.g.h.deliver, v)
+}
+
+// enter makes one entry: f, the jobs that it leaves, and the prelude's idle. It first waits until the host has read
+// enough of what the guest wrote, then for a turn.
+func (r *run) enter(f func() error) error {
+	for r.out.waiting() > outboxFull {
+		select {
+		case <-r.out.less:
+		case <-r.halted:
+			return r.stopped()
+		}
+	}
+	r.d.turns.take(false, r.halted)
+	defer r.d.turns.give()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r.begin()
+	defer r.finish()
+	return r.g.enter(func() error {
+		if err := f(); err != nil {
+			return err
+		}
+		if err := r.g.jobs(); err != nil {
+			return err
+		}
+		if err := r.g.call(r.g.h.idle); err != nil {
+			return err
+		}
+		return r.g.jobs()
+	})
+}
+
+// begin starts the clock of an entry.
+func (r *run) begin() {
+	r.turned = time.Now()
+	clock := threadClock()
+	base := clock.read()
+	r.mu.Lock()
+	r.clock, r.base, r.ticking = clock, base, true
+	left := r.spec.CPU - r.used
+	halted := r.cause != nil
+	r.mu.Unlock()
+	// A watch that is running goes off early enough: no more CPU time passes than time.
+	if !halted && r.armed.CompareAndSwap(false, true) {
+		r.watch.Reset(left)
+	}
+}
+
+// finish adds the entry's CPU time to what was used.
+func (r *run) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used += r.clock.read() - r.base
+	r.ticking = false
+}
+
+// watchdog stops the guest when its CPU time is over, and takes its memory away when it doesn't heed that.
+func (r *run) watchdog(quit <-chan struct{}) {
+	for {
+		select {
+		case <-quit:
+			return
+		case <-r.watch.C:
+		}
+		if r.halting.Load() {
+			if err := r.g.revoke(); err != nil {
+				// The interrupt is all that is left; it is asked by everything but a few builtins.
+				continue
+			}
+			continue
+		}
+		r.mu.Lock()
+		left, ticking := r.spec.CPU-r.used, r.ticking
+		if ticking {
+			left -= r.clock.read() - r.base
+		}
+		r.mu.Unlock()
+		switch {
+		case left <= 0:
+			r.stop(r.limit("cpu", "the program used its CPU time of %v: do less work, or in smaller programs", r.spec.CPU))
+		case ticking:
+			r.watch.Reset(left)
+		default:
+			r.armed.Store(false)
+			// An entry may have begun in between, seen the watch armed and left it.
+			r.mu.Lock()
+			again := r.ticking
+			r.mu.Unlock()
+			if again && r.armed.CompareAndSwap(false, true) {
+				r.watch.Reset(left)
+			}
+		}
+	}
+}
+
+// flush gives the host a moment to read what the guest wrote.
+func (r *run) flush() {
+	if r.out.waiting() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	for r.out.waiting() > 0 {
+		select {
+		case <-r.out.less:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *run) limit(name, format string, a ...any) error {
+	return &sandbox.LimitError{Limit: name, Msg: fmt.Sprintf(format, a...)}
+}
+
+// explain makes the error of a run out of how its last entry ended.
+func (r *run) explain(err error) error {
+	if cause := r.stopped(); cause != nil {
+		return cause
+	}
+	var e *exception
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errMemory), errors.As(err, &e) && strings.Contains(e.text, "out of memory"):
+		return r.limit("memory", "the program reached its memory limit of %s: hold less at a time", size(r.spec.Memory))
+	case errors.Is(err, errStack), e != nil && strings.Contains(e.text, "Maximum call stack size exceeded"):
+		return r.limit("stack", "the program reached its stack limit of %s: recurse less deeply", size(r.spec.Stack))
+	case e != nil:
+		return &tool.Error{Kind: tool.Internal, Msg: "the guest's runtime failed: " + e.text, Err: err}
+	}
+	return err
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d KiB", n>>10)
+}
+
+// The methods below are the host of the guest: they run inside its entries.
+
+// interrupted reports whether the guest is to stop. A guest that had its quantum steps back here while others wait:
+// nothing but time passes for it.
+func (r *run) interrupted() bool {
+	if r.halting.Load() {
+		return true
+	}
+	if now := time.Now(); now.Sub(r.turned) > quantum {
+		if r.d.turns.wanted() {
+			r.d.turns.give()
+			r.d.turns.take(true, r.halted)
+			now = time.Now()
+		}
+		r.turned = now
+	}
+	return r.halting.Load()
+}
+
+func (r *run) write(n int, text func() string) {
+	if r.left -= int64(n); r.left < 0 {
+		err := r.limit("output", "the program wrote more than %s of output: return or log less", size(r.spec.Output))
+		r.stop(err)
+		panic(abort{err})
+	}
+	r.out.put(text())
+}
+
+func (r *run) now() int64 { return r.d.cfg.Now().UnixMilli() }
+
+func (r *run) random(b []byte) {
+	if _, err := io.ReadFull(r.d.cfg.Random, b); err != nil {
+		panic(abort{fmt.Errorf("randomness for a guest: %w", err)})
+	}
+}
+
+// maxTimer is the longest that a guest may ask for: no run lasts longer.
+const maxTimer = 1 << 31
+
+func (r *run) timer(ms float64) {
+	if r.alarm.Stop(); ms < 0 {
+		r.due = false
+		return
+	}
+	r.due = true
+	r.alarm.Reset(time.Duration(min(ms, maxTimer)*1000) * time.Microsecond)
+}
