@@ -1,0 +1,157 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// firstModern is the first revision without sessions.
+const firstModern = "2026-07-28"
+
+// modern says whether a revision is without sessions.
+func modern(version string) bool { return version >= firstModern }
+
+type principalKey struct{}
+
+// principal gives on whose behalf a request is made. The transports put it into the context of a connection.
+func (s *Server) principal(ctx context.Context, client *mcp.Implementation) tool.Principal {
+	p, ok := ctx.Value(principalKey{}).(tool.Principal)
+	if !ok {
+		p = s.cfg.Local
+	}
+	if p.Client == "" && client != nil {
+		p.Client = client.Name + "/" + client.Version
+	}
+	return p
+}
+
+// receive handles the methods about tools in place of the SDK, whose types would lose what they don't know, and
+// refuses the methods of features that Biplane doesn't offer.
+func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.ListToolsRequest:
+			return s.listTools(ctx, r)
+		case *mcp.CallToolRequest:
+			return s.callTool(ctx, r)
+		}
+		switch method {
+		case "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
+			"resources/subscribe", "resources/unsubscribe", "completion/complete":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// callResult is what a tool answered, as it answered it.
+type callResult struct {
+	mcp.ResultBase
+	raw    json.RawMessage // a valid JSON object
+	modern bool            // written for 2026-07-28
+}
+
+// MarshalJSON writes the answer. For 2026-07-28 it has a resultType, and says in _meta which server gave it
+// (basic/index, "Responses"); what the upstream wrote there itself stays.
+func (r *callResult) MarshalJSON() ([]byte, error) {
+	if !r.modern {
+		return r.raw, nil
+	}
+	raw := r.raw
+	ms, _ := members(raw)
+	if info, ok := r.Meta[mcp.MetaKeyServerInfo]; ok {
+		value, err := tool.Marshal(info)
+		if err != nil {
+			return nil, err
+		}
+		raw = addMeta(raw, ms, mcp.MetaKeyServerInfo, value)
+		ms, _ = members(raw)
+	}
+	if field(raw, ms, "resultType") == nil {
+		raw = insert(raw, ms, "resultType", []byte(`"complete"`))
+	}
+	return raw, nil
+}
+
+// addMeta puts a member into _meta of the object raw if it isn't there.
+func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.RawMessage {
+	meta := field(raw, ms, "_meta")
+	if meta == nil {
+		return insert(raw, ms, "_meta", insert([]byte("{}"), nil, key, value))
+	}
+	inner, ok := members(meta)
+	if !ok || field(meta, inner, key) != nil {
+		return raw
+	}
+	return replace(raw, ms, "_meta", insert(meta, inner, key, value))
+}
+
+// callTool answers tools/call.
+func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
+	select {
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
+	default:
+		return s.failure(req, tool.Errorf(tool.Limit, "%d calls are under way, which is the most: wait for some to end", cap(s.calls)))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+
+	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
+	if trimmed := bytes.TrimSpace(c.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {
+		c.Arguments = nil
+	} else if trimmed[0] != '{' {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "arguments of a tool must be a JSON object"}
+	}
+	known := s.resolve(ctx, c.Principal, req.Params.Name)
+	if c.Path = req.Params.Name; known != nil {
+		c.Path = known.Path()
+	}
+	notify := newNotifier(ctx, req)
+	c.Progress = notify.progress()
+	res, err := s.cfg.Door.Call(ctx, c)
+	notify.close()
+
+	if err != nil {
+		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + e.Msg}
+		}
+		return s.failure(req, err)
+	}
+	if res == nil || !json.Valid(res.Raw) || bytes.TrimSpace(res.Raw)[0] != '{' {
+		s.log.Error("tool gave no valid result", "tool", c.Path)
+		return s.failure(req, tool.Errorf(tool.Unavailable, "tool %s answered with something that is not a result", c.Path))
+	}
+	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
+}
+
+// resolve finds the tool that a name means; nil where only the door can say.
+func (s *Server) resolve(ctx context.Context, p tool.Principal, name string) *tool.Tool {
+	// In mode Direct the names of the list come first: without prefixes, one may be that of a tool of our own.
+	if s.cfg.Mode == Direct && s.cfg.Unprefixed {
+		for _, l := range s.direct(ctx, p) {
+			if l.Name == name {
+				return l.Tool
+			}
+		}
+	}
+	if t := s.builtin[name]; t != nil {
+		return t
+	}
+	if s.cfg.Lookup != nil {
+		return s.cfg.Lookup(ctx, p, name)
+	}
+	for _, l := range s.cfg.Tools(ctx, p) {
+		if l.Name == name || l.Tool.Path() == name {
+			return l.Tool
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package mcpserver
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// MetaError is the key in _meta of a result under which the kind of a failure stands, for clients that read it. The
+// model reads the text.
+const MetaError = "biplane.dev/error"
+
+// failure answers a call that could not be made, or whose outcome is unknown: a result with isError, so that the model
+// sees what to do next (server/tools, "Error Handling"). This is the one table from errors to MCP:
+//
+//	tool not known            JSON-RPC -32602 (in callTool, which knows whether it is)
+//	arguments not an object   JSON-RPC -32602
+//	every other kind          isError, its message as text and its kind in _meta
+//	no kind, or internal      isError; what only the log may hold stays there
+func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
+	e := tool.AsError(err)
+	msg := e.Msg
+	if e.Kind == tool.Internal {
+		s.log.Error("call failed", "tool", req.Params.Name, "error", err, "cause", e.Err)
+		if !written(err) {
+			msg = "internal error: the call failed inside Biplane, whose log says why"
+		}
+	}
+	meta := map[string]any{MetaError: map[string]any{"kind": e.Kind}}
+	res, err := tool.NewResult([]any{tool.TextBlock{Type: "text", Text: msg}}, meta, true)
+	if err != nil {
+		return nil, err
+	}
+	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
+}
+
+// written says whether an error's message was written for readers, and doesn't just repeat its cause.
+func written(err error) bool {
+	var e *tool.Error
+	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
+}

@@ -1,0 +1,313 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Names of headers (basic/transports).
+const (
+	versionHeader = "Mcp-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id"
+	nameHeader    = "Mcp-Name"
+)
+
+// handler serves both eras of the protocol on one URL. It checks and bounds a request, then hands it to the SDK's
+// handler of the era that it belongs to.
+type handler struct {
+	srv       *Server
+	stateful  http.Handler
+	stateless http.Handler
+	sessions  *sessions
+	slots     chan struct{} // one for each request under way
+	versions  []string      // spoken here, newest first
+}
+
+func newHandler(s *Server) *handler {
+	h := &handler{
+		srv:      s,
+		slots:    make(chan struct{}, s.cfg.Limits.Requests),
+		versions: mcp.SupportedProtocolVersions(),
+	}
+	// Hosts, origins, sizes and sessions are this handler's business: the SDK's own bounds are off.
+	h.stateful = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.stateful },
+		&mcp.StreamableHTTPOptions{
+			Logger: sdkLog(s.log), MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
+		})
+	h.stateless = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.stateless },
+		&mcp.StreamableHTTPOptions{
+			Logger: sdkLog(s.log), MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
+			Stateless: true, PropagateRequestCancellation: true,
+		})
+	h.sessions = newSessions(s.cfg.Limits.Sessions, s.cfg.Limits.SessionIdle, func(id string) {
+		if ss := h.session(id); ss != nil {
+			ss.Close()
+		}
+	})
+	return h
+}
+
+// session finds a session of the SDK; nil if there is none.
+func (h *handler) session(id string) *mcp.ServerSession {
+	for ss := range h.srv.stateful.Sessions() {
+		if ss.ID() == id {
+			return ss
+		}
+	}
+	return nil
+}
+
+// Handler serves MCP over HTTP, at whatever path it is mounted.
+func (s *Server) Handler() http.Handler { return s.http }
+
+func (h *handler) close() { h.sessions.stop() }
+
+// ServeHTTP answers one request. What it refuses itself it answers with a JSON-RPC error and the status of the
+// transport's rules: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404 no such session, 408 body too
+// slow, 413 body too large, 503 too much under way.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if msg := h.srv.foreign(r); msg != "" {
+		refuse(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
+		return
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		h.busy(w, fmt.Sprintf("%d requests are under way, which is the most: try again", cap(h.slots)))
+		return
+	}
+	if h.srv.ctx.Err() != nil {
+		h.busy(w, "the server is closing")
+		return
+	}
+	p := h.srv.cfg.Local
+	if h.srv.cfg.Principal != nil {
+		var err error
+		if p, err = h.srv.cfg.Principal(r); err != nil {
+			refuse(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
+			return
+		}
+	}
+	r = r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
+	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
+	defer bounded.finish()
+	if r.Method == http.MethodPost {
+		h.post(bounded, r, p)
+		return
+	}
+	h.other(bounded, r, p)
+}
+
+// post answers a message.
+func (h *handler) post(w *writer, r *http.Request, p tool.Principal) {
+	body, ok := h.body(w, r)
+	if !ok {
+		return
+	}
+	e, bad := readEnvelope(body)
+	if bad != nil {
+		refuse(w, http.StatusBadRequest, e.id, bad.Code, bad.Message)
+		return
+	}
+	version := r.Header.Get(versionHeader)
+	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
+		h.unsupported(w, e, version)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	if modern(version) || e.version != "" {
+		if msg := h.checkHeaders(r, e, p); msg != "" {
+			refuse(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
+			return
+		}
+		h.stateless.ServeHTTP(w, r)
+		return
+	}
+	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
+		// The SDK would answer with a bare status, which clients take for a broken transport.
+		refuse(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
+		return
+	}
+	h.inSession(w, r, e, p)
+}
+
+// legacyMethods are the requests that the revisions up to 2025-11-25 let a client send and that the SDK knows.
+var legacyMethods = []string{
+	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list", "prompts/get",
+	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+}
+
+// inSession answers a message of a revision with sessions.
+func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal) {
+	id := r.Header.Get(sessionHeader)
+	switch {
+	case id != "":
+		if !h.sessions.begin(id, p) {
+			refuse(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+			return
+		}
+		defer h.sessions.end(id)
+	case e.method != "initialize":
+		refuse(w, http.StatusBadRequest, e.id, jsonrpc.CodeInvalidRequest,
+			"no "+sessionHeader+" header: open a session with initialize, or send "+versionHeader+": "+firstModern)
+		return
+	case !h.sessions.reserve():
+		h.busy(w, "too many sessions are open: try again later")
+		return
+	default:
+		// The client may use the session as soon as it has read the header.
+		w.before = func(header http.Header) {
+			if id = header.Get(sessionHeader); id != "" {
+				h.sessions.opened(id, p)
+			}
+		}
+		defer func() {
+			switch {
+			case id == "":
+				h.sessions.release()
+			case h.session(id) == nil: // initialize failed
+				h.sessions.remove(id)
+			default:
+				h.sessions.end(id)
+			}
+		}()
+	}
+	h.stateful.ServeHTTP(w, r)
+}
+
+// other answers GET (the stream of a session), DELETE (its end), and refuses all else.
+func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
+	id := r.Header.Get(sessionHeader)
+	if modern(r.Header.Get(versionHeader)) || (r.Method != http.MethodGet && r.Method != http.MethodDelete) {
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, r.Method+" is not allowed here: send messages by POST")
+		return
+	}
+	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(h.versions, v) {
+		h.unsupported(w, envelope{}, v)
+		return
+	}
+	if id == "" {
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, r.Method+" needs the header "+sessionHeader)
+		return
+	}
+	if !h.sessions.begin(id, p) {
+		refuse(w, http.StatusNotFound, nil, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
+		return
+	}
+	defer h.sessions.end(id)
+	h.stateful.ServeHTTP(w, r)
+	if r.Method == http.MethodDelete {
+		h.sessions.remove(id)
+	}
+}
+
+// body reads a request's body within the bounds of size and time, or answers that it can't be had.
+func (h *handler) body(w *writer, r *http.Request) ([]byte, bool) {
+	limits := h.srv.cfg.Limits
+	if r.ContentLength > limits.Body {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
+		return nil, false
+	}
+	rc := http.NewResponseController(w.ResponseWriter)
+	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime)) // not every ResponseWriter can; then the server's own bounds hold
+	body, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body))
+	_ = rc.SetReadDeadline(time.Time{})
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &big):
+		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
+	case err != nil:
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
+	case len(body) == 0:
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
+	default:
+		return body, true
+	}
+	return nil, false
+}
+
+func tooLarge(limit int64) string {
+	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
+}
+
+func (h *handler) busy(w http.ResponseWriter, msg string) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, msg)
+}
+
+// unsupported answers a revision that isn't spoken here (basic/versioning, UnsupportedProtocolVersionError).
+func (h *handler) unsupported(w http.ResponseWriter, e envelope, version string) {
+	data, err := tool.Marshal(mcp.UnsupportedProtocolVersionData{Supported: h.versions, Requested: version})
+	if err != nil {
+		data = nil
+	}
+	write(w, http.StatusBadRequest, encodeError(e.id, &jsonrpc.Error{
+		Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data,
+	}))
+}
+
+func refuse(w http.ResponseWriter, status int, id []byte, code int64, msg string) {
+	write(w, status, encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(body) //nolint:errcheck // the client is gone
+}
+
+// A writer bounds the time in which a client must take what is written to it, each write anew, so that a stream may
+// last for long but not stall.
+type writer struct {
+	http.ResponseWriter
+	limit  time.Duration
+	before func(http.Header) // called once, before the header is written
+}
+
+// WriteHeader writes the header.
+func (w *writer) WriteHeader(status int) {
+	w.begin()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the body.
+func (w *writer) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError sends what was written to the client.
+func (w *writer) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *writer) begin() {
+	if before := w.before; before != nil {
+		w.before = nil
+		before(w.Header())
+	}
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit))
+}
+
+// finish leaves the connection without a deadline, for the next request on it.
+func (w *writer) finish() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
+}

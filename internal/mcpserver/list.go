@@ -1,0 +1,194 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// listResult is a page of the list of tools, each definition as the upstream sent it.
+type listResult struct {
+	mcp.ResultBase
+	tools  []json.RawMessage
+	cursor string // of the next page; empty on the last
+	modern bool   // written for 2026-07-28
+	ttlMs  int
+	scope  string
+}
+
+// MarshalJSON writes the page.
+func (r *listResult) MarshalJSON() ([]byte, error) {
+	v := struct {
+		Tools      []json.RawMessage `json:"tools"`
+		NextCursor string            `json:"nextCursor,omitempty"`
+		TTLMs      *int              `json:"ttlMs,omitempty"`
+		CacheScope string            `json:"cacheScope,omitempty"`
+		ResultType string            `json:"resultType,omitempty"`
+		Meta       mcp.Meta          `json:"_meta,omitempty"`
+	}{Tools: r.tools, NextCursor: r.cursor}
+	if v.Tools == nil {
+		v.Tools = []json.RawMessage{}
+	}
+	if r.modern {
+		v.TTLMs, v.CacheScope, v.ResultType, v.Meta = &r.ttlMs, r.scope, "complete", r.Meta
+	}
+	return tool.Marshal(v)
+}
+
+// listTools answers tools/list.
+func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.Result, error) {
+	p := s.principal(ctx, req.ClientInfo())
+	defs, names := s.listed(ctx, p)
+	from := 0
+	if req.Params != nil && req.Params.Cursor != "" {
+		var ok bool
+		if from, ok = seek(names, req.Params.Cursor); !ok {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown cursor: list the tools from the start"}
+		}
+	}
+	res := &listResult{modern: modern(req.ProtocolVersion())}
+	res.ttlMs, res.scope = s.cacheHint()
+	to := min(from+s.cfg.Limits.PageSize, len(defs))
+	res.tools = defs[from:to]
+	if to < len(defs) {
+		res.cursor = base64.RawURLEncoding.EncodeToString([]byte(names[to-1]))
+	}
+	return res, nil
+}
+
+// seek finds where the page begins that a cursor asks for. A cursor is the last name of the page before, so that it
+// holds while tools come and go.
+func seek(names []string, cursor string) (int, bool) {
+	last, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, false
+	}
+	for i, n := range names {
+		if n == string(last) {
+			return i + 1, true
+		}
+	}
+	return 0, false
+}
+
+// listed gives the definitions that p sees, with their names.
+func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
+	if s.cfg.Mode == Direct {
+		for _, l := range s.direct(ctx, p) {
+			defs, names = append(defs, definition(l.Name, l.Tool)), append(names, l.Name)
+		}
+		return defs, names
+	}
+	for i, t := range s.cfg.Builtin {
+		def := s.defs[i]
+		if text := s.inlined(ctx, p, t); text != "" {
+			with := *t
+			with.Description += "\n\n" + text
+			def = definition(t.Name, &with)
+		}
+		defs, names = append(defs, def), append(names, t.Name)
+	}
+	return defs, names
+}
+
+// direct gives the upstream tools under the names of mode Direct.
+func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
+	tools := s.cfg.Tools(ctx, p)
+	if !s.cfg.Unprefixed {
+		return tools
+	}
+	uses := map[string]int{}
+	for _, l := range tools {
+		uses[l.Tool.Name]++
+	}
+	out := make([]Listed, len(tools))
+	for i, l := range tools {
+		if out[i] = l; uses[l.Tool.Name] == 1 {
+			out[i].Name = l.Tool.Name
+		}
+	}
+	return out
+}
+
+// inlined gives the text to add to the description of t in mode Auto: for execute, the catalog, if it is small.
+func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) string {
+	if s.cfg.Mode != Auto || s.cfg.Inline == nil || t.Name != "execute" {
+		return ""
+	}
+	text := s.cfg.Inline(ctx, p)
+	if text == "" || s.tokens.count(text) > s.cfg.InlineTokens {
+		return ""
+	}
+	return text
+}
+
+// definition writes the definition of a tool under a name: the upstream's own bytes with the name replaced, or for
+// tools of our own what they say, always in the same bytes.
+func definition(name string, t *tool.Tool) json.RawMessage {
+	quoted, err := tool.Marshal(name)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	if ms, ok := members(t.Raw); ok {
+		return replace(t.Raw, ms, "name", quoted)
+	}
+	v := struct {
+		Name         json.RawMessage   `json:"name"`
+		Title        string            `json:"title,omitempty"`
+		Description  string            `json:"description,omitempty"`
+		InputSchema  json.RawMessage   `json:"inputSchema"`
+		OutputSchema json.RawMessage   `json:"outputSchema,omitempty"`
+		Annotations  *tool.Annotations `json:"annotations,omitempty"`
+	}{Name: quoted, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema}
+	if t.Annotations != (tool.Annotations{}) {
+		v.Annotations = &t.Annotations
+	}
+	if !json.Valid(v.InputSchema) {
+		v.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	if !json.Valid(v.OutputSchema) {
+		v.OutputSchema = nil
+	}
+	def, err := tool.Marshal(v)
+	if err != nil {
+		panic(err) // strings, booleans and valid JSON always marshal
+	}
+	return def
+}
+
+// A tokenCounter counts the tokens of texts, with the vocabulary loaded at its first use.
+type tokenCounter struct {
+	mu    sync.Mutex
+	codec tokenizer.Codec
+	text  string // counted last: it is asked for again with every list
+	n     int
+}
+
+func (c *tokenCounter) count(text string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == c.text {
+		return c.n
+	}
+	if c.codec == nil {
+		codec, err := tokenizer.Get(tokenizer.O200kBase)
+		if err != nil {
+			return len(text) // more than any tokenizer would say
+		}
+		c.codec = codec
+	}
+	n, err := c.codec.Count(text)
+	if err != nil {
+		n = len(text)
+	}
+	c.text, c.n = strings.Clone(text), n
+	return n
+}

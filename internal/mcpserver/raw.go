@@ -1,0 +1,128 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// A member is one key of a JSON object and where its value stands.
+type member struct {
+	key        string
+	start, end int // of the value, in the object's bytes
+}
+
+// members finds the members of a JSON object without reading their values. Keys are compared exactly and may repeat.
+// It gives ok false where raw is not a valid JSON object.
+func members(raw []byte) (ms []member, ok bool) {
+	if !json.Valid(raw) {
+		return nil, false
+	}
+	i := skipSpace(raw, 0)
+	if raw[i] != '{' {
+		return nil, false
+	}
+	// From here on raw is known to be valid, so no index below runs over its end.
+	for i = skipSpace(raw, i+1); raw[i] != '}'; {
+		if raw[i] == ',' {
+			i = skipSpace(raw, i+1)
+		}
+		end := skipString(raw, i)
+		var key string
+		if json.Unmarshal(raw[i:end], &key) != nil {
+			return nil, false
+		}
+		i = skipSpace(raw, skipSpace(raw, end)+1) // over the colon
+		end = skipValue(raw, i)
+		ms = append(ms, member{key, i, end})
+		i = skipSpace(raw, end)
+	}
+	return ms, true
+}
+
+// field gives the value of a key of an object whose members are ms, the last one where there are several, as most
+// readers do; nil if there is none.
+func field(raw []byte, ms []member, key string) json.RawMessage {
+	for i := len(ms) - 1; i >= 0; i-- {
+		if ms[i].key == key {
+			return raw[ms[i].start:ms[i].end]
+		}
+	}
+	return nil
+}
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString gives the index after the string that begins at i.
+func skipString(b []byte, i int) int {
+	for i++; b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// skipValue gives the index after the value that begins at i.
+func skipValue(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		depth := 0
+		for {
+			switch b[i] {
+			case '"':
+				i = skipString(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+	}
+	for i < len(b) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(b[i])) {
+		i++
+	}
+	return i
+}
+
+// replace gives raw with the value of each member called key replaced, all other bytes as they are. Without such a
+// member, one is put in front.
+func replace(raw []byte, ms []member, key string, value []byte) []byte {
+	var out []byte
+	last := 0
+	for _, m := range ms {
+		if m.key == key {
+			out = append(append(out, raw[last:m.start]...), value...)
+			last = m.end
+		}
+	}
+	if last == 0 {
+		return insert(raw, ms, key, value)
+	}
+	return append(out, raw[last:]...)
+}
+
+// insert gives the object raw with one more member in front.
+func insert(raw []byte, ms []member, key string, value []byte) []byte {
+	open := bytes.IndexByte(raw, '{') + 1
+	out := make([]byte, 0, len(raw)+len(key)+len(value)+4)
+	out = append(out, raw[:open]...)
+	out = append(out, '"')
+	out = append(out, key...)
+	out = append(out, '"', ':')
+	out = append(out, value...)
+	if len(ms) > 0 {
+		out = append(out, ',')
+	}
+	return append(out, raw[open:]...)
+}

@@ -1,0 +1,144 @@
+package mcpserver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// sessions knows the HTTP sessions that are open, whose they are and when they were last used. The SDK holds the
+// sessions themselves; this bounds them.
+type sessions struct {
+	max   int
+	idle  time.Duration
+	close func(id string) // closes a session of the SDK; may take long
+
+	mu      sync.Mutex
+	open    map[string]*session
+	opening int  // reserved, not open yet
+	stopped bool // no new ones
+
+	wg sync.WaitGroup // closes under way
+}
+
+type session struct {
+	owner  string // Principal.ID of who opened it
+	active int    // requests under way
+	used   time.Time
+	timer  *time.Timer // runs out when the session was idle for too long; stopped while active
+}
+
+// graceIdle is how long a session must have been without requests before it may be closed to make room.
+const graceIdle = time.Minute
+
+func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
+	return &sessions{max: limit, idle: idle, close: closeOne, open: map[string]*session{}}
+}
+
+// reserve makes room for a session that is about to be opened, where need be by closing the one that has been idle
+// for longest. It gives false if there is no room: too many are in use. After true, either opened or release follows.
+func (t *sessions) reserve() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return false
+	}
+	if len(t.open)+t.opening >= t.max {
+		var oldest string
+		for id, s := range t.open {
+			if s.active == 0 && time.Since(s.used) >= graceIdle && (oldest == "" || s.used.Before(t.open[oldest].used)) {
+				oldest = id
+			}
+		}
+		if oldest == "" {
+			return false
+		}
+		t.dropLocked(oldest)
+	}
+	t.opening++
+	return true
+}
+
+// release gives back what reserve took, when no session came of it.
+func (t *sessions) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.opening--
+}
+
+// opened turns what reserve took into an open session, with the request that opens it under way.
+func (t *sessions) opened(id string, p tool.Principal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.opening--
+	s := &session{owner: p.ID, active: 1, used: time.Now()}
+	s.timer = time.AfterFunc(t.idle, func() { t.expire(id) })
+	s.timer.Stop()
+	t.open[id] = s
+	if t.stopped {
+		t.dropLocked(id)
+	}
+}
+
+// begin marks a session as in use. It gives false where there is no such session, or it is someone else's.
+func (t *sessions) begin(id string, p tool.Principal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.open[id]
+	if s == nil || s.owner != p.ID {
+		return false
+	}
+	s.active++
+	s.timer.Stop()
+	return true
+}
+
+// end ends what begin or opened began.
+func (t *sessions) end(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil {
+		s.active--
+		s.used = time.Now()
+		if s.active == 0 {
+			s.timer.Reset(t.idle)
+		}
+	}
+}
+
+// remove forgets a session that its client has closed.
+func (t *sessions) remove(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil {
+		s.timer.Stop()
+		delete(t.open, id)
+	}
+}
+
+func (t *sessions) expire(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[id]; s != nil && s.active == 0 && time.Since(s.used) >= t.idle {
+		t.dropLocked(id)
+	}
+}
+
+// dropLocked closes a session without waiting for it.
+func (t *sessions) dropLocked(id string) {
+	t.open[id].timer.Stop()
+	delete(t.open, id)
+	t.wg.Go(func() { t.close(id) })
+}
+
+// stop closes all sessions, lets no new ones in, and waits.
+func (t *sessions) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	for id := range t.open {
+		t.dropLocked(id)
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
+}

@@ -1,0 +1,268 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// ServeStdio speaks MCP with one client: one message a line on in and on out. It returns nil when the input has ended
+// and what came before is answered, as far as that takes no longer than Limits.Drain, and ctx's error when ctx is done.
+// Either way all calls are over then. It closes in, if in can be closed; a reading of standard input that this doesn't
+// end (of a terminal) stays until the process ends.
+//
+// A line that is no message is answered with an error, and the conversation goes on.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	s.wg.Add(1)
+	defer s.wg.Done()
+	if s.ctx.Err() != nil {
+		return errors.New("mcpserver: closed")
+	}
+	ctx = context.WithValue(ctx, principalKey{}, s.cfg.Local)
+	c := newConn(in, out, s.cfg.Limits)
+	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
+	if err != nil {
+		c.Close()
+		return err
+	}
+	// To the SDK an abort looks like the end of the input: it cancels all calls and waits for them.
+	stopCaller := context.AfterFunc(ctx, c.abort)
+	stopServer := context.AfterFunc(s.ctx, c.abort)
+	err = ss.Wait()
+	stopCaller()
+	stopServer()
+	c.Close()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// A transport gives the SDK a connection that is there already.
+type transport struct{ c *conn }
+
+// Connect gives the connection.
+func (t transport) Connect(context.Context) (mcp.Connection, error) { return t.c, nil }
+
+// A conn is a connection over lines.
+type conn struct {
+	in     io.Reader
+	limits Limits
+	lines  chan line     // from the reading goroutine; closed after the last line
+	closed chan struct{} // closed by abort and Close
+	once   sync.Once
+	freed  chan struct{} // has a value when pending got shorter
+
+	writing sync.Mutex // of out
+	out     io.Writer
+
+	mu      sync.Mutex
+	pending map[any]bool // ids of calls not answered yet
+}
+
+type line struct {
+	text []byte
+	long bool // it was longer than a message may be, and is not in text
+}
+
+func newConn(in io.Reader, out io.Writer, l Limits) *conn {
+	c := &conn{
+		in: in, out: out, limits: l,
+		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
+		pending: map[any]bool{},
+	}
+	go c.read()
+	return c
+}
+
+// read reads lines until the input ends or the connection is closed.
+func (c *conn) read() {
+	defer close(c.lines)
+	r := bufio.NewReaderSize(c.in, 64<<10)
+	for {
+		l, err := readLine(r, c.limits.Body)
+		if len(l.text) > 0 || l.long {
+			select {
+			case c.lines <- l:
+			case <-c.closed:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine reads a line without its end. Of one that is longer than limit it keeps nothing.
+func readLine(r *bufio.Reader, limit int64) (l line, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if int64(len(l.text)+len(part)) > limit+1 {
+			l = line{long: true}
+		}
+		if !l.long {
+			l.text = append(l.text, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			l.text = bytes.TrimSpace(l.text)
+			return l, err
+		}
+	}
+}
+
+// Read gives the next message. It waits while too many calls are pending.
+func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if !c.room(ctx) {
+			return nil, io.EOF
+		}
+		select {
+		case l, ok := <-c.lines:
+			if !ok {
+				c.drain(ctx)
+				return nil, io.EOF
+			}
+			if m := c.decode(l); m != nil {
+				return m, nil
+			}
+		case <-c.closed:
+			return nil, io.EOF
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// decode gives the message of a line; nil where there is none, which is answered here.
+func (c *conn) decode(l line) jsonrpc.Message {
+	if l.long {
+		c.reject(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+" bytes")
+		return nil
+	}
+	e, bad := readEnvelope(l.text)
+	if bad == nil && l.text[0] == '[' {
+		bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "batches are not supported: send one message a line"}
+	}
+	if bad != nil {
+		c.reject(e.id, bad.Code, bad.Message)
+		return nil
+	}
+	m, err := jsonrpc.DecodeMessage(l.text)
+	if err != nil {
+		c.reject(e.id, jsonrpc.CodeInvalidRequest, "message is not JSON-RPC 2.0: "+err.Error())
+		return nil
+	}
+	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() && !c.add(r.ID) {
+		c.reject(e.id, jsonrpc.CodeInvalidRequest, "a request with this id is not answered yet")
+		return nil
+	}
+	return m
+}
+
+// reject answers a line that doesn't get to the SDK.
+func (c *conn) reject(id json.RawMessage, code int64, msg string) {
+	// An error here is one of the next write too, which reports it.
+	_ = c.writeLine(encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
+}
+
+// Write sends a message.
+func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
+	b, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	err = c.writeLine(b)
+	if r, ok := m.(*jsonrpc.Response); ok {
+		c.remove(r.ID)
+	}
+	return err
+}
+
+func (c *conn) writeLine(b []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := c.out.Write(append(b, '\n'))
+	return err
+}
+
+func (c *conn) add(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending[id.Raw()] {
+		return false
+	}
+	c.pending[id.Raw()] = true
+	return true
+}
+
+func (c *conn) remove(id jsonrpc.ID) {
+	c.mu.Lock()
+	delete(c.pending, id.Raw())
+	c.mu.Unlock()
+	select {
+	case c.freed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending)
+}
+
+// room waits until there is room for another pending call; false when the connection is closed.
+func (c *conn) room(ctx context.Context) bool {
+	for c.waiting() >= c.limits.StdioPending {
+		select {
+		case <-c.freed:
+		case <-c.closed:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// drain waits until all calls are answered, for a while.
+func (c *conn) drain(ctx context.Context) {
+	timer := time.NewTimer(c.limits.Drain)
+	defer timer.Stop()
+	for c.waiting() > 0 {
+		select {
+		case <-c.freed:
+		case <-timer.C:
+			return
+		case <-c.closed:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// abort ends the reading, which to the SDK is the end of the conversation.
+func (c *conn) abort() { c.once.Do(func() { close(c.closed) }) }
+
+// Close ends the connection.
+func (c *conn) Close() error {
+	c.abort()
+	if in, ok := c.in.(io.Closer); ok {
+		return in.Close()
+	}
+	return nil
+}
+
+// SessionID gives nothing: there is one session.
+func (c *conn) SessionID() string { return "" }
