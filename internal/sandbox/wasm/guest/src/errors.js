@@ -1,0 +1,111 @@
+// Stack traces that show the program and nothing of the runtime, and ToolError.
+
+import {
+  ErrorCtor, apply, charCodeAt, define, defineProperty, engineCaptureStackTrace, engineStack, global, indexOf, lastIndexOf, list, push,
+  join, record, slice, split,
+} from "./primordials.js";
+
+// QuickJS names code that eval compiled "<input>"; only programs are compiled so.
+const evalName = "<input>";
+const maxFrames = 24;
+const maxStack = 8192;
+
+let programName = "program";
+
+/** Names the program in stack traces. */
+export function setProgramName(name) { programName = name; }
+
+/** Keeps the frames of the program and of builtins that it called, under the program's name. */
+export function cleanStack(raw) {
+  if (typeof raw !== "string") return "";
+  const lines = split(raw.length > 65536 ? slice(raw, 0, 65536) : raw, "\n");
+  const kept = list();
+  let end = 0;
+  for (let i = 0; i < lines.length && kept.length < maxFrames; i++) {
+    const line = lines[i];
+    const at = lastIndexOf(line, evalName + ":");
+    if (at >= 0) {
+      push(kept, slice(line, 0, at) + programName + slice(line, at + evalName.length));
+      end = kept.length;
+    } else if (indexOf(line, "(native)") >= 0 && kept.length > 0) {
+      push(kept, line);
+    }
+  }
+  kept.length = end;
+  const out = join(kept, "\n");
+  return out.length > maxStack ? slice(out, 0, maxStack) : out;
+}
+
+/** The program's frames of whoever called. */
+export function callerStack() { return cleanStack(apply(engineStack.get, new ErrorCtor(), [])); }
+
+function header(e) {
+  let name = "Error", message = "";
+  try {
+    const n = e.name, m = e.message;
+    if (typeof n === "string") name = n;
+    if (typeof m === "string") message = m;
+  } catch { /* the program's own getters */ }
+  return message === "" ? name : name === "" ? message : name + ": " + message;
+}
+
+/** The program's frames of an error that the engine made; "" for anything else. */
+export function framesOf(e) {
+  let raw;
+  try {
+    raw = apply(engineStack.get, e, []);
+    if (typeof raw !== "string" || raw === "") raw = e.stack;
+  } catch { return ""; }
+  if (typeof raw !== "string") return "";
+  if (indexOf(raw, evalName + ":") >= 0) return cleanStack(raw);
+  // A stack that was made here, by stack() or makeToolError: it bears the program's name already.
+  const kept = list(), lines = split(raw.length > 65536 ? slice(raw, 0, 65536) : raw, "\n");
+  for (let i = 0; i < lines.length && kept.length < maxFrames; i++) {
+    if (charCodeAt(lines[i], 0) === 32 && indexOf(lines[i], "    at ") === 0) push(kept, lines[i]);
+  }
+  const out = join(kept, "\n");
+  return out.length > maxStack ? slice(out, 0, maxStack) : out;
+}
+
+// error.stack reads as in other engines: the error in the first line, then the frames.
+const accessors = record({
+  get() {
+    const raw = apply(engineStack.get, this, []);
+    if (typeof raw !== "string") return raw;
+    const frames = cleanStack(raw);
+    return frames === "" ? header(this) : header(this) + "\n" + frames;
+  },
+  set(v) { apply(engineStack.set, this, [v]); },
+});
+defineProperty(ErrorCtor.prototype, "stack", record({ get: accessors.get, set: accessors.set, enumerable: false, configurable: true }));
+
+define(ErrorCtor, "captureStackTrace", function captureStackTrace(o, f) {
+  apply(engineCaptureStackTrace, ErrorCtor, f === undefined ? [o] : [o, f]);
+  const frames = cleanStack(o.stack);
+  define(o, "stack", frames === "" ? header(o) : header(o) + "\n" + frames);
+});
+
+// A hook here would be handed the runtime's own functions, frame by frame.
+defineProperty(ErrorCtor, "prepareStackTrace", record({ get: () => undefined, set: () => {}, enumerable: false, configurable: false }));
+ErrorCtor.stackTraceLimit = 50;
+
+/** What a tool's failure is inside a program. */
+export class ToolError extends ErrorCtor {
+  constructor(message, fields) {
+    super(message);
+    if (fields !== null && typeof fields === "object") {
+      define(this, "kind", fields.kind, true);
+      define(this, "upstream", fields.upstream, true);
+      define(this, "tool", fields.tool, true);
+    }
+  }
+}
+define(ToolError.prototype, "name", "ToolError");
+global("ToolError", ToolError);
+
+/** A ToolError of what the host sent, with the stack of the call that it ends. */
+export function makeToolError(error, stack) {
+  const e = new ToolError(error.message, record({ kind: error.kind || "internal", upstream: error.upstream || "", tool: error.tool || "" }));
+  define(e, "stack", "ToolError: " + error.message + (stack === "" ? "" : "\n" + stack));
+  return e;
+}

@@ -1,0 +1,53 @@
+// The one way out of the guest. The function that the driver lends is taken away from the global object before any
+// program can see it, and is held by this closure only.
+
+import { deleteProperty, JSONStringify } from "./primordials.js";
+
+const host = globalThis.__host;
+deleteProperty(globalThis, "__host");
+
+const write = (line) => { host("write", line + "\n"); };
+
+/** Milliseconds since the epoch. */
+export const now = () => host("now");
+
+/** 2n random hexadecimal digits. */
+export const random = (n) => host("random", n);
+
+/** Arms the one next wake-up, in ms from now; a negative number disarms it. */
+export const timer = (ms) => { host("timer", ms); };
+
+const quote = (s) => JSONStringify(s);
+
+/** Asks for a call; args is JSON text or undefined. */
+export function sendCall(id, path, args, stack) {
+  write('{"call":{"id":' + id + ',"path":' + quote(path) + (args === undefined ? "" : ',"args":' + args) +
+    (stack === "" ? "" : ',"stack":' + quote(stack)) + "}}");
+}
+
+export function sendFile(id, op, path) {
+  write('{"file":{"id":' + id + ',"op":' + quote(op) + ',"path":' + quote(path) + "}}");
+}
+
+export function sendConsole(level, text) {
+  write('{"console":{"level":' + quote(level) + ',"text":' + quote(text) + "}}");
+}
+
+export function sendEmit(handle) { write('{"emit":{"handle":' + quote(handle) + "}}"); }
+
+/** Ends the run well; value is JSON text or undefined, unawaited JSON text of an array of ids or "". */
+export function sendDone(value, unawaited) {
+  write('{"done":{' + (value === undefined ? "" : '"value":' + value + (unawaited ? "," : "")) +
+    (unawaited ? '"unawaited":' + unawaited : "") + "}}");
+}
+
+/** Ends the run badly; fields is a record of strings. */
+export function sendFail(fields) {
+  let out = '{"message":' + quote(fields.message);
+  if (fields.name) out += ',"name":' + quote(fields.name);
+  if (fields.kind) out += ',"kind":' + quote(fields.kind);
+  if (fields.upstream) out += ',"upstream":' + quote(fields.upstream);
+  if (fields.tool) out += ',"tool":' + quote(fields.tool);
+  if (fields.stack) out += ',"stack":' + quote(fields.stack);
+  write('{"fail":{"error":' + out + "}}}");
+}

@@ -1,0 +1,304 @@
+// JSON in both directions: exact for integers of any size, and for every value that a program may end with.
+
+import {
+  BigIntCtor, DateCtor, ErrorCtor, JSONParse, JSONStringify, MapCtor, RangeErrorCtor, SetCtor, TypeErrorCtor, TypedArrayProto, Uint8ArrayCtor, WeakMapCtor, apply,
+  arrayBufferBytes, base64, bigintToString, create, dataViewBuffer, dataViewBytes, dataViewOffset, dateGetTime, dateToISO, define,
+  deleteProperty, exec, functionToString, getOwnPropertyDescriptor, getPrototypeOf, isArray, isFinite, isSafeInteger, keys, list,
+  mapDelete, mapForEach, mapGet, mapSet, mapSize, objectToString, push, rawJSON, record, regexpToString, setForEach, slice, symbolToString,
+  typedArrayBuffer, typedArrayBytes, typedArrayLength, typedArrayOffset, typedArrayTag, weakGet, weakSet,
+} from "./primordials.js";
+
+const longDigits = /\d{16}/;
+const integer = /^-?\d+$/;
+
+/** Parses JSON; an integer that a number can't hold becomes a BigInt. */
+export function parse(text) {
+  if (exec(longDigits, text) === null) return JSONParse(text);
+  return JSONParse(text, (key, value, context) =>
+    typeof value === "number" && !isSafeInteger(value) && exec(integer, context.source) !== null ? BigIntCtor(context.source) : value);
+}
+
+const smallArray = 1024; // elements of a typed array that are written out
+const maxDepth = 128;    // of values that need the careful way
+const maxNodes = 2_000_000;
+const maxIterator = 10_000;
+
+// --- what JSON.stringify has no good answer for ---
+
+function bytesOf(buffer, offset, length) { return new Uint8ArrayCtor(buffer, offset, length); }
+
+function typedArray(v) {
+  const tag = typedArrayTag(v), n = typedArrayLength(v);
+  if (n > smallArray) {
+    return { type: tag, length: n, base64: base64(bytesOf(typedArrayBuffer(v), typedArrayOffset(v), typedArrayBytes(v))) };
+  }
+  const out = [];
+  for (let i = 0; i < n; i++) define(out, i, v[i], true);
+  return out;
+}
+
+function arrayBuffer(v) {
+  return { type: "ArrayBuffer", length: arrayBufferBytes(v), base64: base64(new Uint8ArrayCtor(v)) };
+}
+
+function dataView(v) {
+  const n = dataViewBytes(v);
+  return { type: "DataView", length: n, base64: base64(bytesOf(dataViewBuffer(v), dataViewOffset(v), n)) };
+}
+
+function mapValue(v) {
+  let strings = true;
+  mapForEach(v, (x, k) => { if (typeof k !== "string") strings = false; });
+  if (strings) {
+    const out = {};
+    mapForEach(v, (x, k) => { define(out, k, x, true); });
+    return out;
+  }
+  const out = [];
+  mapForEach(v, (x, k) => { define(out, out.length, [k, x], true); });
+  return out;
+}
+
+function setValue(v) {
+  const out = [];
+  setForEach(v, (x) => { define(out, out.length, x, true); });
+  return out;
+}
+
+function errorValue(v) {
+  const out = {};
+  define(out, "name", v.name, true);
+  define(out, "message", v.message, true);
+  const own = keys(v);
+  for (let i = 0; i < own.length; i++) define(out, own[i], v[own[i]], true);
+  const cause = getOwnPropertyDescriptor(v, "cause");
+  if (cause !== undefined) define(out, "cause", cause.value, true);
+  const errors = getOwnPropertyDescriptor(v, "errors");
+  if (errors !== undefined) define(out, "errors", errors.value, true);
+  return out;
+}
+
+function iteratorValue(next) {
+  return (v) => {
+    const out = [];
+    while (out.length < maxIterator) {
+      const step = apply(next, v, []);
+      if (step.done) break;
+      define(out, out.length, step.value, true);
+    }
+    return out;
+  };
+}
+
+// Promises met while a value is written: their results are put in on the next round.
+const objectPrototype = Object.prototype;
+const results = new WeakMapCtor();
+let met = null;
+let complaint; // the error of a promise where none may be
+
+function promiseValue(p) {
+  const r = weakGet(results, p);
+  if (r !== undefined) return r.value;
+  if (met === null) throw (complaint = new TypeErrorCtor("a promise can't be an argument: await it first"));
+  push(met, p);
+  return null;
+}
+
+/** Remembers what a promise that was met came to. */
+export function resolved(p, value) { weakSet(results, p, record({ value })); }
+
+const iteratorProtos = [new MapCtor().values(), new SetCtor().values(), [].values()];
+const extra = list();
+function teach(proto, convert) {
+  push(extra, record({ proto, convert, toJSON: function toJSON() { return convert(this); }, had: undefined }));
+}
+teach(MapCtor.prototype, mapValue);
+teach(SetCtor.prototype, setValue);
+teach(ErrorCtor.prototype, errorValue);
+teach(TypedArrayProto, typedArray);
+teach(ArrayBuffer.prototype, arrayBuffer);
+teach(DataView.prototype, dataView);
+teach(RegExp.prototype, regexpToString);
+teach(Promise.prototype, promiseValue);
+teach(BigInt.prototype, (v) => rawJSON(bigintToString(v)));
+for (let i = 0; i < iteratorProtos.length; i++) {
+  const proto = getPrototypeOf(iteratorProtos[i]);
+  teach(proto, iteratorValue(proto.next));
+}
+
+/** Teaches JSON one more class; for the web interfaces that the runtime brings. */
+export { teach };
+
+let nested = 0;
+
+// Lends every class its toJSON for the time of one native stringify, so that plain data goes at native speed and the
+// rest is still right. A program's own toJSON comes first.
+function lend() {
+  if (nested++ > 0) return true;
+  let all = true;
+  for (let i = 0; i < extra.length; i++) {
+    const x = extra[i];
+    x.had = getOwnPropertyDescriptor(x.proto, "toJSON");
+    if (x.had === undefined && !define(x.proto, "toJSON", x.toJSON)) all = false;
+  }
+  return all;
+}
+
+function giveBack() {
+  if (--nested > 0) return;
+  for (let i = 0; i < extra.length; i++) {
+    const x = extra[i];
+    if (x.had === undefined) deleteProperty(x.proto, "toJSON");
+    x.had = undefined;
+  }
+}
+
+// --- the careful way: cycles, getters that throw, NaN, frozen prototypes ---
+
+function describe(v) {
+  if (typeof v === "symbol") return symbolToString(v);
+  if (typeof v !== "function") return undefined;
+  let name = "", text = "";
+  try { name = v.name; } catch { /* a proxy */ }
+  try { text = apply(functionToString, v, []); } catch { /* a proxy */ }
+  const kind = slice(text, 0, 5) === "class" ? "class" : "function";
+  return "[" + kind + (typeof name === "string" && name !== "" ? " " + name : "") + "]";
+}
+
+function plainNumber(v) { return isFinite(v) ? v : v !== v ? "NaN" : v > 0 ? "Infinity" : "-Infinity"; }
+
+function tame(v, key, path, seen, budget) {
+  switch (typeof v) {
+    case "number": return plainNumber(v);
+    case "bigint": return rawJSON(bigintToString(v));
+    case "symbol": case "function": return undefined;
+    case "object": break;
+    default: return v;
+  }
+  if (v === null) return null;
+  if (--budget.nodes < 0) throw new RangeErrorCtor("the value is too large");
+  const at = mapGet(seen, v);
+  if (at !== undefined) return "[Circular: " + at + "]";
+  if (mapSize(seen) >= maxDepth) return isArray(v) ? "[Array: too deep]" : "[Object: too deep]";
+  mapSet(seen, v, path);
+  try {
+    return tameObject(v, key, path, seen, budget);
+  } catch (e) {
+    if (budget.nodes < 0 || e === complaint) throw e;
+    return "[threw: " + message(e) + "]";
+  } finally {
+    mapDelete(seen, v);
+  }
+}
+
+function message(e) {
+  try {
+    if (e !== null && typeof e === "object" && typeof e.message === "string") return e.message;
+    return typeof e === "string" ? e : objectToString(e);
+  } catch { return "unknown"; }
+}
+
+function tameObject(v, key, path, seen, budget) {
+  if (typeof v.toJSON === "function" && !isLent(v.toJSON)) return tame(v.toJSON(key), key, path, seen, budget);
+  for (let i = 0; i < extra.length; i++) {
+    let c;
+    try {
+      if (!instance(v, extra[i].proto)) continue;
+      c = extra[i].convert(v);
+    } catch (e) { if (e === complaint) throw e; continue; }
+    if (c === null || typeof c !== "object") return c;
+    return isArray(c) || getPrototypeOf(c) === objectPrototype ? tameMembers(c, path, seen, budget) : c;
+  }
+  const boxed = objectToString(v);
+  if (boxed === "[object Date]" || v instanceof DateCtor) return isFinite(dateGetTime(v)) ? dateToISO(v) : null;
+  if (boxed === "[object Number]" || boxed === "[object String]" || boxed === "[object Boolean]") {
+    const p = v.valueOf();
+    if (typeof p !== "object") return tame(p, key, path, seen, budget);
+  }
+  return tameMembers(v, path, seen, budget);
+}
+
+function isLent(f) {
+  for (let i = 0; i < extra.length; i++) if (extra[i].toJSON === f) return true;
+  return false;
+}
+
+function instance(v, proto) {
+  for (let p = getPrototypeOf(v), i = 0; p !== null && i < 16; p = getPrototypeOf(p), i++) if (p === proto) return true;
+  return false;
+}
+
+const identifier = /^[A-Za-z_$][\w$]*$/;
+
+function tameMembers(v, path, seen, budget) {
+  if (isArray(v)) {
+    const out = [], n = v.length;
+    for (let i = 0; i < n; i++) {
+      const x = member(v, i, path + "[" + i + "]", seen, budget);
+      define(out, i, x === undefined ? null : x, true);
+      if (x === undefined && --budget.nodes < 0) throw new RangeErrorCtor("the value is too large");
+    }
+    return out;
+  }
+  const out = create(null), own = keys(v);
+  for (let i = 0; i < own.length; i++) {
+    const k = own[i];
+    const x = member(v, k, path + (exec(identifier, k) !== null ? "." + k : "[" + JSONStringify(k) + "]"), seen, budget);
+    if (x !== undefined) define(out, k, x, true);
+  }
+  return out;
+}
+
+function member(v, k, path, seen, budget) {
+  let x;
+  try { x = v[k]; } catch (e) { return "[threw: " + message(e) + "]"; }
+  return tame(x, k, path, seen, budget);
+}
+
+// Whether plain data holds a number that JSON has no word for. Only called when the text holds a null.
+function hasOddNumber(v, depth) {
+  if (typeof v === "number") return !isFinite(v);
+  if (v === null || typeof v !== "object" || depth > maxDepth) return false;
+  const own = isArray(v) ? null : keys(v);
+  const n = own === null ? v.length : own.length;
+  for (let i = 0; i < n; i++) {
+    const d = getOwnPropertyDescriptor(v, own === null ? i : own[i]);
+    if (d !== undefined && hasOddNumber(d.value, depth + 1)) return true;
+  }
+  return false;
+}
+
+const nullToken = /[:,[]null/;
+
+/**
+ * JSON text of any value, undefined for undefined. Pending promises that it meets are pushed to promises; without that
+ * list a promise is an error.
+ */
+export function serialize(value, promises) {
+  if (typeof value === "number") value = plainNumber(value);
+  else if (typeof value === "function" || typeof value === "symbol") value = describe(value);
+  if (value === undefined) return undefined;
+  const outer = met;
+  met = promises === undefined ? null : promises;
+  const all = lend();
+  try {
+    let text;
+    if (all) {
+      try {
+        text = JSONStringify(value);
+      } catch (e) {
+        if (e === complaint) throw e;
+      }
+      if (text !== undefined && (exec(nullToken, text) === null || !odd(value))) return text;
+      if (promises !== undefined) promises.length = 0;
+    }
+    return JSONStringify(tame(value, "", "$", new MapCtor(), record({ nodes: maxNodes })));
+  } finally {
+    giveBack();
+    met = outer;
+  }
+}
+
+function odd(value) {
+  try { return hasOddNumber(value, 0); } catch { return true; }
+}

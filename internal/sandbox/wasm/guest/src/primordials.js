@@ -1,0 +1,168 @@
+// Copies of the builtins that the runtime uses, taken before any program runs: a program may overwrite every one of
+// them, and the prototypes they hang on, without changing what the runtime does.
+//
+// Rules for the other files: call methods through these copies; never iterate with for-of, spread or array patterns;
+// keep internal lists in list(); give descriptors a null prototype; read fields of objects that a program made in a try.
+
+const { bind, call } = Function.prototype;
+
+/** uncurry(f)(self, ...args) is f.call(self, ...args), whatever becomes of Function.prototype.call. */
+export const uncurry = bind.bind(call);
+
+export const { apply, construct, defineProperty, deleteProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
+export const { create, freeze, keys, setPrototypeOf } = Object;
+export const isArray = Array.isArray;
+export const { parse: JSONParse, stringify: JSONStringify, rawJSON } = JSON;
+export const { floor, imul, max, min, abs, trunc, log10, pow } = Math;
+export const { isInteger, isSafeInteger, isFinite } = Number;
+export const PromiseCtor = Promise;
+export const MapCtor = Map;
+export const SetCtor = Set;
+export const WeakMapCtor = WeakMap;
+export const WeakSetCtor = WeakSet;
+export const ProxyCtor = Proxy;
+export const DateCtor = Date;
+export const ErrorCtor = Error;
+export const TypeErrorCtor = TypeError;
+export const RangeErrorCtor = RangeError;
+export const SymbolCtor = Symbol;
+export const StringCtor = String;
+export const NumberCtor = Number;
+export const BigIntCtor = BigInt;
+export const Uint8ArrayCtor = Uint8Array;
+export const fromCharCode = String.fromCharCode;
+export const indirectEval = eval;
+
+export const objectToString = uncurry(Object.prototype.toString);
+export const hasOwn = uncurry(Object.prototype.hasOwnProperty);
+export const functionToString = Function.prototype.toString;
+
+export const charAt = uncurry(String.prototype.charAt);
+export const charCodeAt = uncurry(String.prototype.charCodeAt);
+export const codePointAt = uncurry(String.prototype.codePointAt);
+export const indexOf = uncurry(String.prototype.indexOf);
+export const lastIndexOf = uncurry(String.prototype.lastIndexOf);
+export const slice = uncurry(String.prototype.slice);
+export const startsWith = uncurry(String.prototype.startsWith);
+export const endsWith = uncurry(String.prototype.endsWith);
+export const padStart = uncurry(String.prototype.padStart);
+export const padEnd = uncurry(String.prototype.padEnd);
+export const repeat = uncurry(String.prototype.repeat);
+export const toLowerCase = uncurry(String.prototype.toLowerCase);
+export const toUpperCase = uncurry(String.prototype.toUpperCase);
+export const trim = uncurry(String.prototype.trim);
+
+export const exec = uncurry(RegExp.prototype.exec);
+export const regexpToString = uncurry(RegExp.prototype.toString);
+
+export const then = uncurry(Promise.prototype.then);
+
+export const mapGet = uncurry(Map.prototype.get);
+export const mapSet = uncurry(Map.prototype.set);
+export const mapHas = uncurry(Map.prototype.has);
+export const mapDelete = uncurry(Map.prototype.delete);
+export const mapForEach = uncurry(Map.prototype.forEach);
+export const mapSize = uncurry(getOwnPropertyDescriptor(Map.prototype, "size").get);
+export const setForEach = uncurry(Set.prototype.forEach);
+export const setAdd = uncurry(Set.prototype.add);
+export const setHas = uncurry(Set.prototype.has);
+export const setSize = uncurry(getOwnPropertyDescriptor(Set.prototype, "size").get);
+export const weakGet = uncurry(WeakMap.prototype.get);
+export const weakSet = uncurry(WeakMap.prototype.set);
+
+export const numberToFixed = uncurry(Number.prototype.toFixed);
+export const numberToString = uncurry(Number.prototype.toString);
+export const numberToExponential = uncurry(Number.prototype.toExponential);
+export const bigintToString = uncurry(BigInt.prototype.toString);
+export const symbolToString = uncurry(Symbol.prototype.toString);
+export const dateGetTime = uncurry(Date.prototype.getTime);
+export const dateToISO = uncurry(Date.prototype.toISOString);
+
+const typedArrayProto = getPrototypeOf(Uint8Array.prototype);
+export const TypedArrayProto = typedArrayProto;
+export const typedArrayTag = uncurry(getOwnPropertyDescriptor(typedArrayProto, Symbol.toStringTag).get);
+export const typedArrayLength = uncurry(getOwnPropertyDescriptor(typedArrayProto, "length").get);
+export const typedArrayBuffer = uncurry(getOwnPropertyDescriptor(typedArrayProto, "buffer").get);
+export const typedArrayOffset = uncurry(getOwnPropertyDescriptor(typedArrayProto, "byteOffset").get);
+export const typedArrayBytes = uncurry(getOwnPropertyDescriptor(typedArrayProto, "byteLength").get);
+export const arrayBufferBytes = uncurry(getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength").get);
+export const dataViewBuffer = uncurry(getOwnPropertyDescriptor(DataView.prototype, "buffer").get);
+export const dataViewOffset = uncurry(getOwnPropertyDescriptor(DataView.prototype, "byteOffset").get);
+export const dataViewBytes = uncurry(getOwnPropertyDescriptor(DataView.prototype, "byteLength").get);
+
+/** The accessor of Error.prototype.stack as the engine made it. */
+export const engineStack = getOwnPropertyDescriptor(Error.prototype, "stack");
+export const engineCaptureStackTrace = Error.captureStackTrace;
+
+const nativeBtoa = btoa;
+/** base64 of a Uint8Array. */
+export function base64(bytes) {
+  let out = "", part = "";
+  const n = typedArrayLength(bytes);
+  for (let i = 0; i < n; i++) {
+    part += fromCharCode(bytes[i]);
+    if (part.length === 3072) { out += nativeBtoa(part); part = ""; }
+  }
+  return out + nativeBtoa(part);
+}
+
+/** A list that no prototype can reach: indexing and length, nothing else. */
+export function list() { return setPrototypeOf([], null); }
+
+export function push(l, v) { l[l.length] = v; }
+
+export function join(l, sep) {
+  let out = "";
+  for (let i = 0; i < l.length; i++) out += (i ? sep : "") + l[i];
+  return out;
+}
+
+export function split(s, sep) {
+  const out = list();
+  let from = 0;
+  for (;;) {
+    const at = indexOf(s, sep, from);
+    if (at < 0) break;
+    push(out, slice(s, from, at));
+    from = at + sep.length;
+  }
+  push(out, slice(s, from));
+  return out;
+}
+
+/** record({a: 1}) is a descriptor, handler or options object without a prototype. */
+export function record(o) { return setPrototypeOf(o, null); }
+
+/** Defines an own property; enumerable only where said. */
+export function define(o, name, value, enumerable = false) {
+  return defineProperty(o, name, record({ value, enumerable, writable: true, configurable: true }));
+}
+
+/** Defines a global as the engine defines its own. */
+export function global(name, value) { define(globalThis, name, value); }
+
+/** Gives a function a name in stack traces and for inspection. */
+export function named(f, name) {
+  defineProperty(f, "name", record({ value: name, configurable: true }));
+  return f;
+}
+
+/** A promise of v that adopts what v is, and on which then() consults nothing that a program can change. */
+export function adopt(v) {
+  const p = new PromiseCtor((resolve) => resolve(v));
+  defineProperty(p, "constructor", record({ value: undefined }));
+  return p;
+}
+
+/** Calls ok or bad when v, whatever it is, has settled. */
+export function settled(v, ok, bad) {
+  let p;
+  try { p = adopt(v); } catch (e) { bad(e); return; }
+  const q = then(p, ok, bad);
+  defineProperty(q, "constructor", record({ value: undefined }));
+}
+
+export const ObjectPrototype = Object.prototype;
+export const ArrayBufferCtor = ArrayBuffer;
+export const typedArraySlice = uncurry(Uint8Array.prototype.slice);
+export const MathObject = Math;

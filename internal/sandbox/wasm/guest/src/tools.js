@@ -1,0 +1,111 @@
+// The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
+
+import {
+  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, StringCtor, TypeErrorCtor, create, define, global, hasOwn, isArray, join, keys, list, mapGet, mapSet,
+  named, push, record, setAdd, setHas,
+} from "./primordials.js";
+import { callTool } from "./calls.js";
+import { sendEmit } from "./host.js";
+
+const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
+
+// Names that the language itself asks of any object: they are never tools.
+const silent = new SetCtor();
+for (const n of ["then", "catch", "finally", "toJSON", "__proto__", "prototype", "caller", "arguments", "$$typeof", "nodeType", "inspect"]) setAdd(silent, n);
+
+function refuse(name) {
+  return () => { throw new TypeErrorCtor(name + " holds tools: it can't be changed"); };
+}
+
+/** An object whose members come from make(key), listed under names; any other key is tried too. */
+function listing(label, names, make) {
+  const made = new MapCtor(), listed = new SetCtor(), shown = list();
+  for (let i = 0; i < names.length; i++) { setAdd(listed, names[i]); push(shown, names[i]); }
+  const text = () => "[" + label + ": " + join(shown, ", ") + "]";
+  const member = (k) => {
+    let m = mapGet(made, k);
+    if (m === undefined) mapSet(made, k, m = make(k));
+    return m;
+  };
+  const refused = refuse(label);
+  const handler = record({
+    get(t, k) {
+      if (typeof k === "symbol") return k === inspectCustom ? text : undefined;
+      if (setHas(listed, k)) return member(k);
+      if (setHas(silent, k)) return k === "toJSON" ? () => text() : undefined;
+      if (k === "toString" || k === "toLocaleString") return text;
+      if (hasOwn(ObjectPrototype, k)) return ObjectPrototype[k];
+      return member(k);
+    },
+    has: (t, k) => setHas(listed, k),
+    ownKeys: () => { const out = []; for (let i = 0; i < shown.length; i++) define(out, i, shown[i], true); return out; },
+    getOwnPropertyDescriptor: (t, k) => setHas(listed, k) ? { __proto__: null, value: member(k), enumerable: true, configurable: true, writable: false } : undefined,
+    set: refused, defineProperty: refused, deleteProperty: refused, setPrototypeOf: refused, preventExtensions: refused,
+    getPrototypeOf: () => null, isExtensible: () => true,
+  });
+  return new ProxyCtor(create(null), handler);
+}
+
+function toolFunction(path) {
+  return named((...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length), path);
+}
+
+let namespaces = new MapCtor();
+let tools;
+
+function makeNamespace(name, members) {
+  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m));
+  mapSet(namespaces, name, ns);
+  return ns;
+}
+
+/** The namespace of that name, listed or not: the host decides what exists. */
+export const namespaceOf = (name) => mapGet(namespaces, name) || makeNamespace(name, list());
+export const allTools = () => tools;
+
+/** Makes the globals of a run; all is the record of namespaces that the host sent. */
+export function setNamespaces(all) {
+  namespaces = new MapCtor();
+  const names = all === undefined ? [] : keys(all);
+  for (let i = 0; i < names.length; i++) {
+    const members = all[names[i]];
+    global(names[i], makeNamespace(names[i], isArray(members) ? members : list()));
+  }
+  tools = listing("tools", names, namespaceOf);
+  global("tools", tools);
+}
+
+global("callTool", function callToolByPath(path, ...args) { return callTool(path, args.length > 0 ? args[0] : undefined, args.length); });
+named(globalThis.callTool, "callTool");
+
+global("search", function search(query, options) {
+  const args = create(null);
+  if (options !== null && typeof options === "object") {
+    const own = keys(options);
+    for (let i = 0; i < own.length; i++) define(args, own[i], options[own[i]], true);
+  }
+  define(args, "query", query === undefined ? "" : query, true);
+  return callTool("biplane.search", args, 1);
+});
+
+global("readResult", function readResult(handle, options) {
+  const args = create(null);
+  define(args, "handle", handle !== null && typeof handle === "object" ? handle.handle : handle, true);
+  if (options !== null && typeof options === "object") {
+    if (options.offset !== undefined) define(args, "offset", options.offset, true);
+    if (options.limit !== undefined) define(args, "limit", options.limit, true);
+  }
+  return callTool("biplane.result", args, 1);
+});
+
+global("emit", function emit(x) {
+  if (isArray(x)) {
+    for (let i = 0; i < x.length; i++) emit(x[i]);
+    return;
+  }
+  const handle = x !== null && typeof x === "object" ? x.handle : x;
+  if (typeof handle !== "string" || handle === "") {
+    throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, got " + (x === null ? "null" : "a " + typeof x));
+  }
+  sendEmit(StringCtor(handle));
+});

@@ -1,0 +1,4 @@
+'use strict';
+var ENVIRONMENT = require('../internals/environment');
+
+module.exports = ENVIRONMENT === 'NODE';
