@@ -1,0 +1,296 @@
+package daemon_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func env(name string) (string, bool) {
+	v, ok := map[string]string{"TOKEN": "s3cret", "EMPTY": "", "TRICKY": "a\"\n- b: ${TOKEN}"}[name]
+	return v, ok
+}
+
+func parse(path, text string) (*daemon.Settings, error) {
+	return daemon.ParseConfig(path, []byte(text), env)
+}
+
+const yamlServers = `
+mcpServers:
+  files: { command: node, args: ["-y", 8080, "${TOKEN}x"], env: { A: "${TOKEN}", PORT: 8080, B: "${NONE:-fall back}" }, cwd: sub }
+  linear: # over HTTP
+    url: "https://mcp.linear.app/mcp?k=${TOKEN}"
+    headers: { Authorization: "Bearer ${TOKEN}" }
+    timeout: 90s
+  old: { type: sse, url: "http://127.0.0.1:1/sse", disabled: true }
+mode: direct
+policy: open
+start_wait: 2s
+sandbox: { tier: wasm, memory: 128MiB, cpu: 1.5s, output_tokens: 100, calls: 10, concurrency: 2 }
+`
+
+const jsonServers = `// as an agent's client wrote it
+{
+  "mcpServers": {
+    "files": { "command": "node", "args": ["-y", "8080", "${TOKEN}x"], "env": { "A": "${TOKEN}", "PORT": "8080", "B": "${NONE:-fall back}" }, "cwd": "sub" },
+    "linear": { "type": "http", "url": "https://mcp.linear.app/mcp?k=${TOKEN}", "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeout": "90s" },
+    "old": { "type": "sse", "url": "http://127.0.0.1:1/sse", "disabled": true, },
+  },
+  "mode": "direct", "policy": "open", "start_wait": "2s", /* ours */
+  "sandbox": { "tier": "wasm", "memory": "128MiB", "cpu": "1.5s", "output_tokens": 100, "calls": 10, "concurrency": 2 },
+}
+`
+
+func TestConfig(t *testing.T) {
+	fromYAML, err := parse("/etc/b/biplane.yaml", yamlServers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromJSON, err := parse("/etc/b/.mcp.json", jsonServers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*daemon.Settings{fromYAML, fromJSON} {
+		if len(s.Servers) != 3 {
+			t.Fatalf("%s: %+v", s.File, s.Servers)
+		}
+		files, linear, old := s.Servers[0], s.Servers[1], s.Servers[2]
+		if files.Name != "files" || files.Type != "stdio" || files.Command != "node" || strings.Join(files.Args, " ") != "-y 8080 s3cretx" || files.Dir != "/etc/b/sub" ||
+			!reflect.DeepEqual(files.Env, map[string]string{"A": "s3cret", "PORT": "8080", "B": "fall back"}) {
+			t.Errorf("%s: %+v", s.File, files)
+		}
+		if linear.Type != "http" || linear.URL != "https://mcp.linear.app/mcp?k=s3cret" || linear.Headers["Authorization"] != "Bearer s3cret" || linear.Timeout != 90*time.Second {
+			t.Errorf("%s: %+v", s.File, linear)
+		}
+		if old.Type != "sse" || !old.Disabled {
+			t.Errorf("%s: %+v", s.File, old)
+		}
+		want := daemon.SandboxSettings{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100, Calls: 10, Concurrency: 2}
+		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || s.Sandbox != want || s.Listen != "127.0.0.1:8420" {
+			t.Errorf("%s: %+v", s.File, s)
+		}
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, text string
+		want             []string // each problem, in order
+	}{
+		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n", []string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
+		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
+			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
+		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-only\n", []string{
+			`b.yaml:1:7: mode is one of code, direct, auto, not "cod": did you mean "code"?`, `b.yaml:3:11: sandbox.memory must be a size with a unit`, `b.yaml:4:8: sandbox.cpu must be a time with a unit`,
+			`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`, `b.yaml:6:9: sandbox.tier gvisor is not available yet`, `b.yaml:7:9: policy read-only is not available yet`}},
+		{"unset variables", "b.yaml", "mcpServers:\n  a: { command: x, args: [\"${NOPE}\"], env: { K: \"${ALSO_NOT}\" } }\n", []string{
+			`b.yaml:2:27: environment variable NOPE is not set: set it, or write ${NOPE:-default}`, `b.yaml:2:49: environment variable ALSO_NOT is not set`}},
+		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n", []string{`b.yaml:2:17: ${input:x} is no variable`, `b.yaml:3:17: "${X" begins a variable`}},
+		{"not available", "b.yaml", "openapi:\n  pets: { spec: ./p.yaml }\nfolders:\n  l: { path: . }\n", []string{`b.yaml:2:3: openapi is not available yet`, `b.yaml:4:3: folders is not available yet`}},
+		{"empty and not available", "b.yaml", "openapi: {}\nfolders:\n", nil},
+		{"neither command nor url", "b.yaml", "mcpServers:\n  a: {}\n", []string{"b.yaml:2:3: mcpServers.a needs a command"}},
+		{"both", "b.yaml", "mcpServers:\n  a: { command: x, url: 'http://x/' }\n", []string{"b.yaml:2:25: mcpServers.a has both"}},
+		{"bad address", "b.yaml", "mcpServers:\n  a: { url: 'ftp://x/' }\n", []string{"b.yaml:2:13: mcpServers.a.url must be like https://host/mcp"}},
+		{"bad type", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', type: websocket }\n  b: {command: x, type: sse}\n", []string{"b.yaml:2:32: mcpServers.a.type is one of stdio, http, sse", "b.yaml:3:25: mcpServers.b has a command"}},
+		{"reserved name", "b.yaml", "mcpServers:\n  biplane: { command: x }\n", []string{"b.yaml:2:3: mcpServers: the name biplane is taken"}},
+		{"not a map", "b.yaml", "mcpServers: [a]\n", []string{"b.yaml:1:13: mcpServers must be a map, not a list"}},
+		{"twice in JSON", "b.json", `{"mode": "code", "mode": "auto"}`, []string{`b.json:1:18: the configuration has the key "mode" twice`}},
+		{"broken YAML", "b.yaml", "mode: code\n  bad: [\n", []string{"b.yaml:"}},
+		{"broken JSON", "b.json", "{\n \"mode\" \"code\"}", []string{"b.json:2:"}},
+		{"not text", "b.yaml", "mode: \xff", []string{"b.yaml: the file is not UTF-8 text"}},
+		{"too large", "b.yaml", strings.Repeat("# comment\n", 200_000), []string{"b.yaml: the file has 2000000 bytes"}},
+		{"deep JSON", "b.json", strings.Repeat("[", 1<<19), []string{"b.json:1:321: nested too deeply"}},
+		{"deep flow", "b.yaml", "a: " + strings.Repeat("[", 1<<17), []string{"b.yaml:1:36: nested too deeply"}},
+		{"deep block", "b.yaml", strings.Repeat("- ", 1<<17), []string{"b.yaml:1:65: nested too deeply"}},
+		{"alias bomb", "b.yaml", bomb(), []string{"too many values"}},
+		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: there is no anchor "x" above`}},
+		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration has no tags"}},
+		{"two documents", "b.yaml", "mode: code\n---\nmode: auto\n", []string{"b.yaml:3:"}},
+		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n", []string{"b.yaml:2:37: mcpServers.a.headers"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, err := os.Getwd()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = parse(filepath.Join(dir, tt.file), tt.text)
+			if len(tt.want) == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var te *tool.Error
+			var ce *daemon.ConfigError
+			if !errors.As(err, &te) || te.Kind != tool.Invalid || !errors.As(err, &ce) {
+				t.Fatalf("got %v", err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tt.want) {
+				t.Fatalf("got\n%v\nwant %d problems", err, len(tt.want))
+			}
+			for i, l := range lines {
+				if !strings.Contains(l, tt.want[i]) {
+					t.Errorf("got  %s\nwant %s", l, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("x0: &x0 [a, a, a, a, a, a, a, a, a, a]\n")
+	for i := 1; i < 10; i++ {
+		p := "*x" + string(rune('0'+i-1))
+		b.WriteString("x" + string(rune('0'+i)) + ": &x" + string(rune('0'+i)) + " [" + strings.Repeat(p+", ", 9) + p + "]\n")
+	}
+	return b.String()
+}
+
+func TestAliases(t *testing.T) {
+	s, err := parse("/b.yaml", "mcpServers:\n  a: &a { command: x, args: [one] }\n  b: { <<: *a, args: [two] }\n  c: *a\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Servers[1].Command != "x" || s.Servers[1].Args[0] != "two" || s.Servers[2].Args[0] != "one" {
+		t.Errorf("%+v", s.Servers)
+	}
+}
+
+func TestForeignKeys(t *testing.T) {
+	s, err := parse("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000, "disabledTools": ["z"]}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Warnings) != 4 || s.Servers[0].Timeout != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for in, want := range map[string]string{
+		"${TOKEN}": "s3cret", "a${TOKEN}b${EMPTY}": "as3cretb", "${EMPTY:-d}": "d", "${NONE:-}": "", "${env:TOKEN}": "s3cret", "$${TOKEN}": "${TOKEN}",
+		"$TOKEN": "$TOKEN", "${TRICKY}": "a\"\n- b: ${TOKEN}", "${NONE:-a:-b}": "a:-b", "é${TOKEN}é": "és3creté",
+	} {
+		s, err := parse("/b.yaml", "mcpServers:\n  a: { command: '"+in+"' }\n")
+		if in == "${NONE:-}" {
+			if err == nil {
+				t.Error("an empty command is accepted")
+			}
+			continue
+		}
+		if err != nil || s.Servers[0].Command != want {
+			t.Errorf("%s: %v %+v, want %q", in, err, s, want)
+		}
+	}
+}
+
+func TestShownHidesSecrets(t *testing.T) {
+	s, err := parse("/b.yaml", `
+mcpServers:
+  a:
+    command: x
+    args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret"]
+    env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}" }
+  b: { url: "https://s3cret@h/mcp?s3cret", headers: { Authorization: "Bearer ${TOKEN}", X-Key: s3cret, Y: "Bearer s3cret" } }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, server := range s.Servers {
+		sh := server.Shown()
+		b.WriteString(strings.Join(sh.Args, " ") + " " + sh.URL)
+		for k, v := range sh.Env {
+			b.WriteString(" " + k + "=" + v)
+		}
+		for k, v := range sh.Headers {
+			b.WriteString(" " + k + ": " + v)
+		}
+	}
+	got := b.String()
+	if strings.Contains(got, "s3cret") {
+		t.Errorf("shows a secret: %s", got)
+	}
+	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}"} {
+		if !strings.Contains(got, keep) {
+			t.Errorf("hides %s: %s", keep, got)
+		}
+	}
+}
+
+func TestFindConfig(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("XDG_CONFIG_HOME", home)
+	t.Setenv("BIPLANE_CONFIG", "")
+	want := func(path string) {
+		t.Helper()
+		got, err := daemon.FindConfig("")
+		if err != nil || got != path {
+			t.Errorf("found %q %v, want %q", got, err, path)
+		}
+	}
+	write := func(path string) string {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("mode: code\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	want("")
+	if s, err := daemon.LoadConfig(""); err != nil || s.File != "" || s.Mode != "code" {
+		t.Errorf("%+v %v", s, err)
+	}
+	want2 := write(filepath.Join(home, "biplane", "biplane.yaml"))
+	want(want2)
+	want2 = write(filepath.Join(dir, ".mcp.json"))
+	want(want2)
+	want2 = write(filepath.Join(dir, "biplane.yaml"))
+	want(want2)
+	t.Setenv("BIPLANE_CONFIG", "other.yaml")
+	want(filepath.Join(dir, "other.yaml"))
+	if _, err := daemon.LoadConfig(""); err == nil || !strings.Contains(err.Error(), "is not there") {
+		t.Error(err)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("b.yaml", yamlServers)
+	f.Add("b.json", jsonServers)
+	f.Add("b.yaml", bomb())
+	f.Add("b.yaml", "a: &a\n  <<: *a\n? x\n: y\n!!t z: |\n  lit\n")
+	f.Add("b.yaml", "mcpServers: {a: {command: \"${A:-${B}}\"}}")
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if len(text) > 4096 {
+			return
+		}
+		s, err := parse("/x/"+filepath.Base(name), text)
+		if (s == nil) == (err == nil) {
+			t.Fatal(s, err)
+		}
+		if err != nil {
+			var ce *daemon.ConfigError
+			if !errors.As(err, &ce) || len(ce.Problems) == 0 {
+				t.Fatalf("not a ConfigError: %v", err)
+			}
+			return
+		}
+		for _, server := range s.Servers {
+			if server.Name == "" || server.Name == "biplane" || (server.Command == "") == (server.URL == "") {
+				t.Fatalf("accepted %+v", server)
+			}
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bounds on a configuration file. They are far above what a person writes.
+const (
+	configBytes = 1 << 20
+	configDepth = 32     // nested maps and lists
+	configNodes = 50_000 // after aliases are followed
+)
+
+// A node is one value of a configuration file, of YAML and of JSON alike, and where it stands.
+type node struct {
+	line, col int // 1-based
+	kind      nodeKind
+	text      string // of a scalar, as it was written but for quotes
+	list      []*node
+	fields    []field
+}
+
+type nodeKind int
+
+const (
+	nullNode   nodeKind = iota
+	stringNode          // quoted, or neither a number nor a boolean
+	numberNode
+	boolNode
+	listNode
+	mapNode
+)
+
+var kindNames = [...]string{"nothing", "text", "a number", "true or false", "a list", "a map"}
+
+func (k nodeKind) String() string { return kindNames[k] }
+
+// A field is a key of a map, with its value.
+type field struct {
+	key   *node
+	value *node
+}
+
+// A Problem is one thing that is wrong in a configuration file.
+type Problem struct {
+	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+}
+
+// A ConfigError is all that is wrong in a configuration file, in the order of the file.
+type ConfigError struct {
+	File     string
+	Problems []Problem
+}
+
+// Error gives one line a problem: "file:line:column: what".
+func (e *ConfigError) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+		}
+		b.WriteString(": " + p.Message)
+	}
+	return b.String()
+}
+
+// A reader reads a tree of nodes and collects what is wrong in it.
+type reader struct {
+	env      func(string) (string, bool)
+	problems []Problem
+	warnings []Problem
+}
+
+func (r *reader) wrong(n *node, format string, a ...any) {
+	r.problems = append(r.problems, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
+}
+
+func (r *reader) warn(n *node, format string, a ...any) {
+	r.warnings = append(r.warnings, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
+}
+
+// sorted gives what is wrong in the order of the file.
+func sorted(ps []Problem) []Problem {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return ps
+}
+
+// A key is what a map may hold: how to read its value.
+type key map[string]func(*node)
+
+// object reads a map. A key that is not in known is wrong, with the nearest that is; so is one that is there twice.
+func (r *reader) object(n *node, what string, known key) {
+	if n.kind == nullNode {
+		return
+	}
+	if n.kind != mapNode {
+		r.wrong(n, "%s must be a map, not %s", what, n.kind)
+		return
+	}
+	seen := map[string]bool{}
+	for _, f := range n.fields {
+		name := f.key.text
+		if seen[name] {
+			r.wrong(f.key, "%s has the key %q twice", what, name)
+			continue
+		}
+		seen[name] = true
+		read := known[name]
+		if read == nil {
+			r.wrong(f.key, "%s has no key %q%s", what, name, suggest(name, known))
+			continue
+		}
+		read(f.value)
+	}
+}
+
+// each reads a map of any keys.
+func (r *reader) each(n *node, what string, f func(key, value *node)) {
+	known := key{}
+	keys := map[string]*node{}
+	for _, fl := range n.fields {
+		name := fl.key.text
+		if keys[name] == nil {
+			keys[name] = fl.key
+			known[name] = func(v *node) { f(keys[name], v) }
+		}
+	}
+	r.object(n, what, known)
+}
+
+// text reads text, with the variables in it expanded. Numbers and booleans count as the text they were written as:
+// PORT: 8080 is how people write an environment.
+func (r *reader) text(n *node, what string) string {
+	switch n.kind {
+	case stringNode:
+		return r.expand(n, n.text)
+	case numberNode, boolNode:
+		return n.text
+	}
+	r.wrong(n, "%s must be text, not %s", what, n.kind)
+	return ""
+}
+
+func (r *reader) texts(n *node, what string) []string {
+	if n.kind != listNode {
+		r.wrong(n, "%s must be a list of texts, not %s", what, n.kind)
+		return nil
+	}
+	out := make([]string, 0, len(n.list))
+	for _, e := range n.list {
+		out = append(out, r.text(e, "each of "+what))
+	}
+	return out
+}
+
+func (r *reader) textMap(n *node, what string) map[string]string {
+	out := map[string]string{}
+	r.each(n, what, func(k, v *node) {
+		if k.text == "" || strings.ContainsAny(k.text, "=\x00\r\n") {
+			r.wrong(k, "%s has the name %q, which is none", what, k.text)
+			return
+		}
+		s := r.text(v, what+" "+k.text)
+		if strings.ContainsAny(s, "\x00") {
+			r.wrong(v, "%s %s holds a NUL character", what, k.text)
+		}
+		out[k.text] = s
+	})
+	return out
+}
+
+func (r *reader) boolean(n *node, what string) bool {
+	switch s := strings.ToLower(n.text); {
+	case n.kind == boolNode, n.kind == stringNode && (s == "true" || s == "false"):
+		return s == "true"
+	}
+	r.wrong(n, "%s must be true or false, not %s", what, n.kind)
+	return false
+}
+
+// oneOf reads one of a few words.
+func (r *reader) oneOf(n *node, what string, words ...string) string {
+	s := r.text(n, what)
+	if slices.Contains(words, s) || s == "" && n.kind != stringNode {
+		return s
+	}
+	known := key{}
+	for _, w := range words {
+		known[w] = nil
+	}
+	r.wrong(n, "%s is one of %s, not %q%s", what, strings.Join(words, ", "), s, suggest(s, known))
+	return words[0]
+}
+
+var variable = regexp.MustCompile(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
+
+// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR}, as editors write
+// it). $${ stands for ${ itself. The values are put in after the file was parsed: nothing in them is syntax.
+func (r *reader) expand(n *node, s string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, "${")
+		if i < 0 {
+			b.WriteString(s)
+			return b.String()
+		}
+		if i > 0 && s[i-1] == '$' {
+			b.WriteString(s[:i-1] + "${")
+			s = s[i+2:]
+			continue
+		}
+		b.WriteString(s[:i])
+		end := strings.IndexByte(s[i:], '}')
+		if end < 0 {
+			r.wrong(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clip(s[i:]))
+			return b.String()
+		}
+		ref := s[i+2 : i+end]
+		s = s[i+end+1:]
+		m := variable.FindStringSubmatch(ref)
+		if m == nil {
+			r.wrong(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clip(ref))
+			continue
+		}
+		switch v, ok := r.env(m[1]); {
+		case ok && (v != "" || !strings.Contains(ref, ":-")):
+			b.WriteString(v)
+		case strings.Contains(ref, ":-"):
+			b.WriteString(m[2])
+		default:
+			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
+		}
+	}
+}
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
+
+// suggest names the key nearest to name, if one is near, else all of them when they are few.
+func suggest(name string, known key) string {
+	names := make([]string, 0, len(known))
+	for k := range known {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	best, bestD := "", max(2, len(name)/3)+1
+	for _, k := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestD {
+			best, bestD = k, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf(": did you mean %q?", best)
+	}
+	return ": it may have " + strings.Join(names, ", ")
+}
+
+// distance is how many characters must be changed, added, left out or swapped with the next to make b of a.
+func distance(a, b string) int {
+	if len(a) > 100 || len(b) > 100 {
+		return 100
+	}
+	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, cur = prev, cur, prev2
+	}
+	return prev[len(b)]
+}
+
+// environ is how the process sees its environment.
+func environ(name string) (string, bool) { return os.LookupEnv(name) }

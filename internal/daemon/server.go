@@ -1,0 +1,285 @@
+package daemon
+
+import (
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// A Server is an MCP server of the configuration, in the shape that agents' clients use.
+type Server struct {
+	Name     string
+	Type     string // "stdio", "http" (Streamable HTTP, or what it falls back to) or "sse" (the legacy transport)
+	Disabled bool
+	Timeout  time.Duration // of one call; 0: the default
+
+	Command string
+	Args    []string
+	Env     map[string]string // added to the process's own
+	Dir     string            // absolute
+
+	URL     string
+	Headers map[string]string
+
+	shown Shown
+}
+
+// Shown is a Server as `config show` prints it: variables not expanded, secrets left out.
+type Shown struct {
+	Name     string            `json:"name"`
+	Type     string            `json:"type"`
+	Disabled bool              `json:"disabled,omitempty"`
+	Command  string            `json:"command,omitempty"`
+	Args     []string          `json:"args,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Dir      string            `json:"cwd,omitempty"`
+	URL      string            `json:"url,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"`
+	Timeout  string            `json:"timeout,omitempty"`
+}
+
+// Shown gives the server as it may be shown.
+func (s *Server) Shown() Shown { return s.shown }
+
+// Keys that other clients know and that have no meaning here. They are accepted, so that a client's own file works,
+// and reported.
+var (
+	foreign = []string{ // has no effect here, and none is missed
+		"alwaysAllow", "autoApprove", "trust", // which calls a client makes without asking its user
+		"description", "displayName", "icon", "name", "note", "source", "gallery", "version",
+		"watchPaths", "dev", "chat.mcp.discovery.enabled", "inputs", "transportType", "startupTimeout", "tool_timeout_sec", "startup_timeout_sec",
+	}
+	narrowing = []string{ // would leave tools out, and does not
+		"tools", "includeTools", "excludeTools", "disabledTools", "enabledTools", "allowedTools", "toolFilter",
+	}
+)
+
+func (r *reader) servers(n *node, dir string) []Server {
+	var out []Server
+	r.each(n, "mcpServers", func(k, v *node) {
+		name := k.text
+		switch {
+		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
+			r.wrong(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clip(name))
+		case name == "biplane":
+			r.wrong(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one")
+		default:
+			if v.kind != mapNode {
+				r.wrong(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
+				return
+			}
+			out = append(out, r.server(name, k, v, dir))
+		}
+	})
+	return out
+}
+
+func (r *reader) server(name string, at, n *node, dir string) Server {
+	s := Server{Name: name, Dir: dir, shown: Shown{Name: name}}
+	what := "mcpServers." + name
+	var typeNode, urlNode, commandNode *node
+	address := func(n *node) {
+		if urlNode != nil {
+			r.wrong(n, "%s has two addresses", what)
+		}
+		urlNode, s.URL = n, r.text(n, what+".url")
+	}
+	known := key{
+		"command": func(n *node) {
+			before := len(r.problems)
+			commandNode = n
+			s.Command, s.shown.Command = r.text(n, what+".command"), n.text
+			if s.Command == "" && len(r.problems) == before {
+				r.wrong(n, "%s.command is empty", what)
+			}
+		},
+		"args": func(n *node) {
+			s.Args, s.shown.Args = r.texts(n, what+".args"), shownArgs(n)
+		},
+		"env":       func(n *node) { s.Env, s.shown.Env = r.textMap(n, what+".env"), redacted(n) },
+		"cwd":       func(n *node) { s.Dir, s.shown.Dir = r.dir(n, what+".cwd", dir), n.text },
+		"url":       address,
+		"serverUrl": address,
+		"httpUrl":   func(n *node) { address(n); s.Type = "http" },
+		"headers":   func(n *node) { s.Headers, s.shown.Headers = r.headers(n, what), redacted(n) },
+		"type":      func(n *node) { typeNode = n },
+		"transport": func(n *node) { typeNode = n },
+		"disabled":  func(n *node) { s.Disabled = r.boolean(n, what+".disabled") },
+		"enabled":   func(n *node) { s.Disabled = !r.boolean(n, what+".enabled") },
+		"timeout":   func(n *node) { s.Timeout = r.timeout(n, what) },
+	}
+	for _, k := range foreign {
+		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here", what, k) }
+	}
+	for _, k := range narrowing {
+		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here: all tools of %s are available", what, k, name) }
+	}
+	r.object(n, what, known)
+	if commandNode == nil || s.Command != "" {
+		r.transport(&s, at, typeNode, urlNode)
+	}
+	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
+	if s.Timeout > 0 {
+		s.shown.Timeout = s.Timeout.String()
+	}
+	return s
+}
+
+// transport settles what kind of server it is, and that all that the kind needs is there.
+func (r *reader) transport(s *Server, at, typeNode, urlNode *node) {
+	what := "mcpServers." + s.Name
+	switch {
+	case s.Command == "" && urlNode == nil:
+		r.wrong(at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
+		return
+	case s.Command != "" && urlNode != nil:
+		r.wrong(urlNode, "%s has both a command and a url: leave one out", what)
+		return
+	}
+	if typeNode != nil {
+		t := strings.ToLower(r.text(typeNode, what+".type"))
+		switch t {
+		case "streamable-http", "streamablehttp", "streamable_http", "http":
+			t = "http"
+		case "sse", "stdio":
+		case "local":
+			t = "stdio"
+		case "remote":
+			t = "http"
+		default:
+			r.wrong(typeNode, "%s.type is one of stdio, http, sse, not %q", what, clip(t))
+			return
+		}
+		s.Type = t
+	}
+	if s.Command != "" {
+		if s.Type != "" && s.Type != "stdio" {
+			r.wrong(typeNode, "%s has a command: its type is stdio, not %s", what, s.Type)
+		}
+		s.Type = "stdio"
+		if s.Headers != nil {
+			r.wrong(at, "%s has headers, which a command has no use for: env is how a command gets its credentials", what)
+		}
+		return
+	}
+	if s.Type == "stdio" {
+		r.wrong(typeNode, "%s has a url: its type is http or sse, not stdio", what)
+	}
+	if s.Type == "" {
+		s.Type = "http"
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		r.wrong(urlNode, "%s.url must be like https://host/mcp", what)
+	}
+	if s.Args != nil || s.Env != nil {
+		r.wrong(at, "%s has args or env, which a url has no use for: headers are how a server gets its credentials", what)
+	}
+}
+
+func (r *reader) dir(n *node, what, base string) string {
+	d := r.text(n, what)
+	if !filepath.IsAbs(d) {
+		d = filepath.Join(base, d)
+	}
+	return d
+}
+
+func (r *reader) headers(n *node, server string) map[string]string {
+	h := r.textMap(n, server+".headers")
+	for k, v := range h {
+		if strings.ContainsAny(v, "\r\n") || http.CanonicalHeaderKey(k) == "" || strings.ContainsAny(k, " \t:") {
+			r.wrong(n, "%s.headers: %q is no header that can be sent", server, clip(k))
+		}
+	}
+	return h
+}
+
+// timeout reads a time with a unit. Other clients have a number here, some in seconds and some in milliseconds.
+func (r *reader) timeout(n *node, what string) time.Duration {
+	if n.kind == numberNode {
+		r.warn(n, "%s.timeout has no effect here without a unit: write 90s", what)
+		return 0
+	}
+	return r.duration(n, what+".timeout", 100*time.Millisecond, 24*time.Hour)
+}
+
+const secret = "<redacted>"
+
+// redacted gives the values of a map as they may be shown: those that name variables only.
+func redacted(n *node) map[string]string {
+	out := map[string]string{}
+	for _, f := range n.fields {
+		out[f.key.text] = hide(f.value.text)
+	}
+	return out
+}
+
+// hide leaves the names of variables, and the word that says how a credential is used, and nothing else.
+func hide(s string) string {
+	scheme, rest, ok := strings.Cut(s, " ")
+	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
+		return scheme + " " + hide(rest)
+	}
+	if strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") && strings.Count(s, "${") == 1 && !strings.Contains(s, ":-") || s == "" {
+		return s
+	}
+	if name, _, ok := strings.Cut(s, ":-"); ok && strings.HasPrefix(s, "${") && strings.Count(s, "${") == 1 && strings.HasSuffix(s, "}") {
+		return name + ":-" + secret + "}"
+	}
+	return secret
+}
+
+// shownArgs gives arguments without those that look like secrets.
+func shownArgs(n *node) []string {
+	out := make([]string, 0, len(n.list))
+	next := false
+	for _, e := range n.list {
+		s := e.text
+		flag, value, has := strings.Cut(s, "=")
+		switch {
+		case next:
+			s = hide(s)
+		case has && secretName(flag):
+			s = flag + "=" + hide(value)
+		case strings.Contains(s, "://"):
+			s = shownURL(e)
+		}
+		next = strings.HasPrefix(e.text, "-") && !has && secretName(e.text)
+		out = append(out, s)
+	}
+	return out
+}
+
+func secretName(flag string) bool {
+	f := strings.ToLower(flag)
+	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
+}
+
+// shownURL gives an address without its credentials: neither user and password nor the values of its query.
+func shownURL(n *node) string {
+	if n == nil {
+		return ""
+	}
+	s := n.text
+	base, query, has := strings.Cut(s, "?")
+	if i, j := strings.Index(base, "://"), strings.LastIndex(base, "@"); i >= 0 && j > i {
+		base = base[:i+3] + secret + base[j:]
+	}
+	if !has {
+		return base
+	}
+	parts := strings.Split(query, "&")
+	for i, p := range parts {
+		if k, v, ok := strings.Cut(p, "="); ok {
+			parts[i] = k + "=" + hide(v)
+		} else {
+			parts[i] = hide(p)
+		}
+	}
+	return base + "?" + strings.Join(parts, "&")
+}

@@ -1,0 +1,368 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+	"github.com/tailscale/hujson"
+)
+
+// parse makes a tree of a configuration file: JSON with comments when its first character says so or its name ends in
+// .json, else YAML. A nil node is an empty file.
+func parse(name string, text []byte) (*node, *Problem) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if len(text) > configBytes {
+		return nil, &Problem{Message: fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(text), configBytes)}
+	}
+	if !utf8.Valid(text) {
+		return nil, &Problem{Message: "the file is not UTF-8 text"}
+	}
+	if head := bytes.TrimSpace(text); len(head) == 0 {
+		return nil, nil
+	} else if head[0] == '{' || bytes.HasPrefix(head, []byte("//")) || bytes.HasPrefix(head, []byte("/*")) || strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonc") {
+		return parseJSON(text)
+	}
+	return parseYAML(text)
+}
+
+// ---- JSON with comments
+
+type jsonTree struct {
+	text  []byte
+	lines []int // offsets at which lines begin
+	count int
+}
+
+var jsonPosition = regexp.MustCompile(`^hujson: line (\d+), column (\d+): (.*)$`)
+
+func parseJSON(text []byte) (*node, *Problem) {
+	t := &jsonTree{text: text, lines: []int{0}}
+	for i, c := range text {
+		if c == '\n' {
+			t.lines = append(t.lines, i+1)
+		}
+	}
+	if p := t.depth(); p != nil {
+		return nil, p
+	}
+	v, err := hujson.Parse(text)
+	if err != nil {
+		if m := jsonPosition.FindStringSubmatch(err.Error()); m != nil {
+			line, _ := strconv.Atoi(m[1])
+			col, _ := strconv.Atoi(m[2])
+			return nil, &Problem{line, col, m[3]}
+		}
+		return nil, &Problem{Line: 1, Column: 1, Message: strings.TrimPrefix(err.Error(), "hujson: ")}
+	}
+	n, p := t.node(&v)
+	return n, p
+}
+
+// depth looks for nesting that is too deep before the parser, which recurses, does. Brackets in texts and comments
+// count too: what is refused wrongly is no configuration that anybody wrote.
+func (t *jsonTree) depth() *Problem {
+	d := 0
+	for i, c := range t.text {
+		switch c {
+		case '[', '{':
+			if d++; d > 10*configDepth {
+				return t.problem(i, "nested too deeply")
+			}
+		case ']', '}':
+			d = max(0, d-1)
+		}
+	}
+	return nil
+}
+
+func (t *jsonTree) at(offset int) (line, col int) {
+	lo, hi := 0, len(t.lines)
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; t.lines[mid] <= offset {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo + 1, utf8.RuneCount(t.text[t.lines[lo]:offset]) + 1
+}
+
+func (t *jsonTree) problem(offset int, msg string) *Problem {
+	line, col := t.at(offset)
+	return &Problem{line, col, msg}
+}
+
+func (t *jsonTree) node(v *hujson.Value) (*node, *Problem) {
+	n := &node{}
+	n.line, n.col = t.at(v.StartOffset)
+	if t.count++; t.count > configNodes {
+		return nil, t.problem(v.StartOffset, "too many values for a configuration")
+	}
+	switch x := v.Value.(type) {
+	case *hujson.Object:
+		n.kind = mapNode
+		for i := range x.Members {
+			k, p := t.node(&x.Members[i].Name)
+			if p != nil {
+				return nil, p
+			}
+			e, p := t.node(&x.Members[i].Value)
+			if p != nil {
+				return nil, p
+			}
+			n.fields = append(n.fields, field{k, e})
+		}
+	case *hujson.Array:
+		n.kind = listNode
+		for i := range x.Elements {
+			e, p := t.node(&x.Elements[i])
+			if p != nil {
+				return nil, p
+			}
+			n.list = append(n.list, e)
+		}
+	case hujson.Literal:
+		n.text = x.String()
+		switch x.Kind() {
+		case '"':
+			n.kind = stringNode
+		case 't', 'f':
+			n.kind = boolNode
+		case '0':
+			n.kind = numberNode
+		}
+	}
+	return n, nil
+}
+
+// ---- YAML
+
+type yamlTree struct {
+	anchors map[string]*node
+	count   int
+}
+
+func parseYAML(text []byte) (_ *node, p *Problem) {
+	tokens := lexer.Tokenize(string(text))
+	if p := yamlDepth(tokens); p != nil {
+		return nil, p
+	}
+	f, err := parser.Parse(tokens, 0)
+	if err != nil {
+		var e yaml.Error
+		if errors.As(err, &e) && e.GetToken() != nil && e.GetToken().Position != nil {
+			pos := e.GetToken().Position
+			return nil, &Problem{pos.Line, pos.Column, e.GetMessage()}
+		}
+		return nil, &Problem{Line: 1, Column: 1, Message: firstLine(err.Error())}
+	}
+	var body ast.Node
+	for _, d := range f.Docs {
+		switch {
+		case d.Body == nil:
+		case body != nil:
+			pos := d.Body.GetToken().Position
+			return nil, &Problem{pos.Line, pos.Column, "a configuration is one YAML document: this begins a second one"}
+		default:
+			body = d.Body
+		}
+	}
+	if body == nil {
+		return nil, nil
+	}
+	t := &yamlTree{anchors: map[string]*node{}}
+	return t.node(body, 0)
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// yamlDepth looks for nesting that is too deep before the parser, which recurses and keeps the path of each value,
+// does. In block style a deeper value stands further to the right.
+func yamlDepth(tokens token.Tokens) *Problem {
+	flow, line, marks := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, marks = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(0, flow-1)
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType, token.AliasType:
+			if flow == 0 {
+				marks++
+			}
+		case token.MappingValueType:
+			if flow == 0 && t.Position.Column > 1000 {
+				marks = configDepth + 1
+			}
+		}
+		if flow > configDepth || marks > configDepth {
+			return &Problem{t.Position.Line, t.Position.Column, "nested too deeply"}
+		}
+	}
+	return nil
+}
+
+func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
+	n := &node{line: 1, col: 1}
+	if tk := v.GetToken(); tk != nil && tk.Position != nil {
+		n.line, n.col = tk.Position.Line, tk.Position.Column
+	}
+	if depth > configDepth {
+		return nil, &Problem{n.line, n.col, "nested too deeply"}
+	}
+	if t.count++; t.count > configNodes {
+		return nil, &Problem{n.line, n.col, "too many values for a configuration"}
+	}
+	switch x := v.(type) {
+	case *ast.NullNode:
+	case *ast.StringNode:
+		n.kind, n.text = stringNode, x.Value
+	case *ast.LiteralNode:
+		n.kind = stringNode
+		if x.Value != nil {
+			n.text = x.Value.Value
+		}
+	case *ast.BoolNode:
+		n.kind, n.text = boolNode, strconv.FormatBool(x.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		n.kind, n.text = numberNode, v.GetToken().Value
+	case *ast.TagNode:
+		return nil, &Problem{n.line, n.col, "a configuration has no tags: leave out " + clip(v.GetToken().Value)}
+	case *ast.AnchorNode:
+		return t.anchor(x, n, depth)
+	case *ast.AliasNode:
+		return t.alias(x, n)
+	case *ast.SequenceNode:
+		return t.sequence(x, n, depth)
+	case *ast.MappingNode:
+		n.kind = mapNode
+		for _, merging := range []bool{false, true} { // the map's own keys win over what << brings
+			for _, e := range x.Values {
+				if _, ok := e.Key.(*ast.MergeKeyNode); ok != merging {
+					continue
+				}
+				if p := t.entry(n, e, depth); p != nil {
+					return nil, p
+				}
+			}
+		}
+		if len(n.fields) > 0 { // the token of a block map is its first ':'
+			n.line, n.col = n.fields[0].key.line, n.fields[0].key.col
+		}
+	case *ast.MappingValueNode:
+		n.kind = mapNode
+		if p := t.entry(n, x, depth); p != nil {
+			return nil, p
+		}
+	default:
+		return nil, &Problem{n.line, n.col, "this has no place in a configuration"}
+	}
+	return n, nil
+}
+
+func (t *yamlTree) sequence(x *ast.SequenceNode, n *node, depth int) (*node, *Problem) {
+	n.kind = listNode
+	for _, e := range x.Values {
+		c, p := t.node(e, depth+1)
+		if p != nil {
+			return nil, p
+		}
+		n.list = append(n.list, c)
+	}
+	return n, nil
+}
+
+func (t *yamlTree) anchor(x *ast.AnchorNode, n *node, depth int) (*node, *Problem) {
+	if x.Value == nil || x.Name == nil {
+		return nil, &Problem{n.line, n.col, "an anchor needs a name and a value"}
+	}
+	c, p := t.node(x.Value, depth)
+	if p != nil {
+		return nil, p
+	}
+	t.anchors[x.Name.GetToken().Value] = c
+	return c, nil
+}
+
+// alias gives the value of an anchor. What it holds counts again: a few aliases of aliases would be millions.
+func (t *yamlTree) alias(x *ast.AliasNode, n *node) (*node, *Problem) {
+	name := ""
+	if x.Value != nil {
+		name = x.Value.GetToken().Value
+	}
+	c := t.anchors[name]
+	if c == nil {
+		return nil, &Problem{n.line, n.col, fmt.Sprintf("there is no anchor %q above", clip(name))}
+	}
+	if !t.again(c) {
+		return nil, &Problem{n.line, n.col, "too many values for a configuration"}
+	}
+	return c, nil
+}
+
+func (t *yamlTree) again(n *node) bool {
+	if t.count++; t.count > configNodes {
+		return false
+	}
+	for _, c := range n.list {
+		if !t.again(c) {
+			return false
+		}
+	}
+	for _, f := range n.fields {
+		if !t.again(f.value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *yamlTree) entry(n *node, e *ast.MappingValueNode, depth int) *Problem {
+	value, p := t.node(e.Value, depth+1)
+	if p != nil {
+		return p
+	}
+	if _, ok := e.Key.(*ast.MergeKeyNode); ok {
+		return merge(n, value)
+	}
+	tk := e.Key.GetToken()
+	key := &node{line: tk.Position.Line, col: tk.Position.Column, kind: stringNode, text: tk.Value}
+	if _, ok := e.Key.(*ast.MappingKeyNode); ok {
+		return &Problem{key.line, key.col, "a key is plain text"}
+	}
+	n.fields = append(n.fields, field{key, value})
+	return nil
+}
+
+// merge adds what "<<: *anchor" brings: the keys that are not there.
+func merge(n, from *node) *Problem {
+	if from.kind != mapNode {
+		return &Problem{from.line, from.col, "<< takes a map, not " + from.kind.String()}
+	}
+	for _, f := range from.fields {
+		has := false
+		for _, g := range n.fields {
+			has = has || g.key.text == f.key.text
+		}
+		if !has {
+			n.fields = append(n.fields, f)
+		}
+	}
+	return nil
+}
