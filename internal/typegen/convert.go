@@ -1,0 +1,521 @@
+package typegen
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds on a converted schema; what is beyond them is unknown, and says so.
+const (
+	maxTypeDepth = 40
+	maxTypes     = 20_000
+	maxEnum      = 1_000
+	maxLiteral   = 500 // bytes of a string literal type
+)
+
+// A converter makes types of one schema document (JSON Schema 2020-12, section numbers are of its core document; also
+// draft-07 and what OpenAPI 3.0 adds). Keywords that types can't say (not, if, dependentSchemas, contains) are left
+// out, which makes a type wider, never wrong.
+type converter struct {
+	root    *node
+	input   bool // arguments: what the agent writes; else results: what it reads
+	anchors map[string]*node
+	named   map[*node]*named
+	order   []*named
+	left    int
+}
+
+// A document is a schema as types.
+type document struct {
+	root typ
+	self *named   // the whole schema, where parts of it refer to it; root is then a reference to it
+	defs []*named // what has to be declared, self included, in the order of first use
+}
+
+// convertSchema gives the types of a whole schema.
+func convertSchema(raw json.RawMessage, input bool) *document {
+	root, err := parseJSON(raw)
+	if err != nil {
+		return &document{root: unknownBecause("its schema can't be read: " + oneLine(err.Error(), 100))}
+	}
+	c := &converter{root: root, input: input, named: map[*node]*named{}, left: maxTypes}
+	self := &named{doc: root.str("description")}
+	c.named[root] = self
+	self.body = c.convert(root, 0)
+	return settle(self, c.order)
+}
+
+// convert gives the type of one schema.
+func (c *converter) convert(n *node, depth int) typ {
+	if c.left--; c.left < 0 {
+		return unknownBecause("cut: the schema is too large")
+	}
+	if depth > maxTypeDepth {
+		return unknownBecause("cut: the schema is too deep")
+	}
+	switch n.kind {
+	case jBool:
+		if n.b {
+			return tUnknown
+		}
+		return tNever
+	case jObject:
+	default:
+		return unknownBecause("not a schema")
+	}
+	var parts []typ
+	if ref, ok := refOf(n); ok {
+		parts = append(parts, c.ref(ref))
+	}
+	parts = append(parts, c.base(n, depth))
+	for _, s := range n.list("allOf") {
+		parts = append(parts, c.convert(s, depth+1))
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		if arms := n.list(key); len(arms) > 0 && !onlyRequires(arms) {
+			parts = append(parts, c.union(arms, depth))
+		}
+	}
+	t := intersect(parts...)
+	if n.isTrue("nullable") && !isPrim(t, "unknown") { // OpenAPI 3.0
+		t = union(t, tNull)
+	}
+	return t
+}
+
+func (c *converter) union(arms []*node, depth int) typ {
+	out := make([]typ, 0, len(arms))
+	for _, a := range arms {
+		out = append(out, c.convert(a, depth+1))
+	}
+	return union(out...)
+}
+
+// onlyRequires says whether the branches only ask for properties that are declared elsewhere.
+func onlyRequires(arms []*node) bool {
+	for _, a := range arms {
+		if a.kind != jObject || len(a.keys) == 0 {
+			return false
+		}
+		for _, k := range a.keys {
+			if k != "required" && k != "not" && k != "description" && k != "title" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// base is what the schema's own type, enum, const and shape say, without references and combinations.
+func (c *converter) base(n *node, depth int) typ {
+	if v := n.get("const"); v != nil {
+		return c.literal(v, 0)
+	}
+	types := typesOf(n)
+	if enum := n.get("enum"); enum != nil && enum.kind == jArray {
+		return c.enum(enum.vals, types)
+	}
+	if len(types) == 0 {
+		types = shapeOf(n)
+	}
+	var arms []typ
+	for _, t := range types {
+		switch t {
+		case "string":
+			arms = append(arms, tString)
+		case "number":
+			arms = append(arms, tNumber)
+		case "integer":
+			arms = append(arms, tNumber)
+			if c.input && isWide(n) {
+				arms = append(arms, tBigint)
+			}
+		case "boolean":
+			arms = append(arms, tBoolean)
+		case "null":
+			arms = append(arms, tNull)
+		case "object":
+			arms = append(arms, c.object(n, depth))
+		case "array":
+			arms = append(arms, c.array(n, depth))
+		default:
+			arms = append(arms, unknownBecause("type "+strconv.Quote(oneLine(t, 40))))
+		}
+	}
+	if len(arms) == 0 {
+		return tUnknown
+	}
+	return union(arms...)
+}
+
+// typesOf gives the names in type, which is a string or an array of strings.
+func typesOf(n *node) []string {
+	if s := n.str("type"); s != "" {
+		return []string{s}
+	}
+	return n.strings("type")
+}
+
+// shapeOf guesses the type of a schema that has none, where only one makes sense.
+func shapeOf(n *node) []string {
+	for _, k := range []string{"properties", "additionalProperties", "patternProperties", "required"} {
+		if n.get(k) != nil {
+			return []string{"object"}
+		}
+	}
+	for _, k := range []string{"items", "prefixItems"} {
+		if n.get(k) != nil {
+			return []string{"array"}
+		}
+	}
+	return nil
+}
+
+// isWide says whether an integer may be beyond 2^53, where a JavaScript number is no longer exact.
+func isWide(n *node) bool {
+	if f := n.str("format"); f == "int64" || f == "uint64" {
+		return true
+	}
+	for _, k := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"} {
+		if v := n.get(k); v != nil && v.kind == jNumber {
+			if _, ok := numberLiteral(v.s); !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *converter) enum(vals []*node, types []string) typ {
+	var arms []typ
+	for _, v := range vals {
+		if len(arms) >= maxEnum {
+			return unknownOr(types, fmt.Sprintf("one of %d values", len(vals)))
+		}
+		if len(types) > 0 && !hasType(v, types) {
+			continue
+		}
+		arms = append(arms, c.literal(v, 0))
+	}
+	return union(arms...)
+}
+
+// unknownOr gives the plain type where there is just one, with a note.
+func unknownOr(types []string, note string) typ {
+	if len(types) == 1 && (types[0] == "string" || types[0] == "number" || types[0] == "boolean") {
+		return prim{types[0], note}
+	}
+	return unknownBecause(note)
+}
+
+func hasType(v *node, types []string) bool {
+	var name string
+	switch v.kind {
+	case jNull:
+		name = "null"
+	case jBool:
+		name = "boolean"
+	case jString:
+		name = "string"
+	case jNumber:
+		if slices.Contains(types, "integer") {
+			return true
+		}
+		name = "number"
+	case jArray:
+		name = "array"
+	case jObject:
+		name = "object"
+	}
+	return slices.Contains(types, name)
+}
+
+// literal is the type of exactly one value.
+func (c *converter) literal(v *node, depth int) typ {
+	if c.left--; c.left < 0 || depth > 8 {
+		return tUnknown
+	}
+	switch v.kind {
+	case jNull:
+		return tNull
+	case jBool:
+		return prim{text: strconv.FormatBool(v.b)}
+	case jNumber:
+		if s, ok := numberLiteral(v.s); ok {
+			return prim{text: s}
+		}
+		return union(tNumber, tBigint)
+	case jString:
+		if len(v.s) > maxLiteral {
+			return prim{"string", "one text of " + strconv.Itoa(len(v.s)) + " bytes"}
+		}
+		return prim{text: quote(v.s)}
+	case jArray:
+		t := &tupleType{min: len(v.vals)}
+		for _, e := range v.vals {
+			t.elems = append(t.elems, c.literal(e, depth+1))
+		}
+		return t
+	}
+	o := &objectType{}
+	for i, k := range v.keys {
+		o.props = append(o.props, property{name: k, typ: c.literal(v.vals[i], depth+1)})
+	}
+	return o
+}
+
+func (c *converter) array(n *node, depth int) typ {
+	prefix := n.list("prefixItems")
+	items := n.get("items")
+	if items != nil && items.kind == jArray { // draft-07 writes tuples so
+		prefix, items = items.vals, n.get("additionalItems")
+	}
+	var rest typ = tUnknown
+	if items != nil {
+		rest = c.convert(items, depth+1)
+	}
+	if len(prefix) == 0 {
+		if isPrim(rest, "never") {
+			return &tupleType{}
+		}
+		return &arrayType{rest}
+	}
+	t := &tupleType{min: int(smallInt(n.get("minItems"), 0))}
+	for _, p := range prefix {
+		t.elems = append(t.elems, c.convert(p, depth+1))
+	}
+	if t.min == 0 && !c.input {
+		t.min = len(t.elems) // a result that is a tuple has its elements, whatever the schema forgot to say
+	}
+	t.min = min(t.min, len(t.elems))
+	closed := isPrim(rest, "never") || items == nil && smallInt(n.get("maxItems"), -1) == int64(len(prefix))
+	if !closed {
+		t.rest = rest
+	}
+	return t
+}
+
+func (c *converter) object(n *node, depth int) typ {
+	o := &objectType{}
+	required := map[string]bool{}
+	for _, r := range n.strings("required") {
+		required[r] = true
+	}
+	declared := map[string]bool{}
+	if ps := n.object("properties"); ps != nil {
+		for i, k := range ps.keys {
+			declared[k] = true
+			if p, ok := c.property(k, ps.vals[i], required[k], depth); ok {
+				o.props = append(o.props, p)
+			}
+		}
+	}
+	for _, k := range n.strings("required") {
+		if !declared[k] {
+			declared[k] = true
+			o.props = append(o.props, property{name: k, typ: tUnknown})
+		}
+	}
+	o.index = c.index(n, depth)
+	if names := n.object("propertyNames").strings("enum"); len(names) > 0 && len(names) <= 50 && o.index != nil {
+		for _, k := range names {
+			if !declared[k] {
+				declared[k] = true
+				o.props = append(o.props, property{name: k, optional: true, typ: o.index})
+			}
+		}
+		o.index = nil
+	}
+	if len(o.props) == 0 && o.index == nil && n.get("additionalProperties") == nil {
+		o.index, o.open = tUnknown, true
+	}
+	return o
+}
+
+func (c *converter) property(name string, n *node, required bool, depth int) (property, bool) {
+	t := c.convert(n, depth+1)
+	if isPrim(t, "never") && !required {
+		return property{}, false // "name": false forbids it
+	}
+	p := property{name: name, optional: !required, typ: t, doc: c.describe(n), facts: facts(n, c.input)}
+	return p, true
+}
+
+// describe gives a schema's own description, else that of what it refers to.
+func (c *converter) describe(n *node) string {
+	for range 4 {
+		if d := n.str("description"); d != "" {
+			return d
+		}
+		ref, ok := refOf(n)
+		if !ok {
+			break
+		}
+		if n = c.lookup(ref); n == nil {
+			break
+		}
+	}
+	return ""
+}
+
+// index is the type of members that properties doesn't name; nil where there are none, or nothing is said of them.
+func (c *converter) index(n *node, depth int) typ {
+	var arms []typ
+	if pp := n.object("patternProperties"); pp != nil {
+		for _, v := range pp.vals {
+			arms = append(arms, c.convert(v, depth+1))
+		}
+	}
+	ap := n.get("additionalProperties")
+	switch {
+	case ap == nil:
+	case ap.kind == jBool && !ap.b:
+	default:
+		arms = append(arms, c.convert(ap, depth+1))
+	}
+	if len(arms) == 0 {
+		return nil
+	}
+	return union(arms...)
+}
+
+// refOf gives what a schema refers to ($ref; $dynamicRef and $recursiveRef as if they were static).
+func refOf(n *node) (string, bool) {
+	for _, k := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
+		if v := n.get(k); v != nil && v.kind == jString {
+			return v.s, true
+		}
+	}
+	return "", false
+}
+
+func (c *converter) ref(ref string) typ {
+	target := c.lookup(ref)
+	if target == nil {
+		return unknownBecause("$ref " + strconv.Quote(oneLine(ref, 80)) + " can't be resolved")
+	}
+	nm := c.named[target]
+	if nm == nil {
+		nm = &named{want: pascal(lastSegment(ref)), doc: target.str("description")}
+		if nm.want == "" || ref == "#" {
+			nm.want = pascal(target.str("title"))
+		}
+		c.named[target] = nm
+		c.order = append(c.order, nm)
+		// Depth starts anew: a cycle ends at the entry above, and the budget bounds all else.
+		nm.body = c.convert(target, 0)
+	}
+	nm.uses++
+	return &refType{nm}
+}
+
+func lastSegment(ref string) string {
+	if i := strings.LastIndexAny(ref, "/#"); i >= 0 {
+		return ref[i+1:]
+	}
+	return ref
+}
+
+// lookup finds what a reference means inside the document: "#", a JSON pointer, an anchor or an embedded $id. Nothing
+// outside of the document is ever fetched. It gives nil where there is nothing.
+func (c *converter) lookup(ref string) *node {
+	if ref == "#" || ref == "" {
+		return c.root
+	}
+	if c.anchors == nil {
+		c.anchors = map[string]*node{}
+		collectAnchors(c.root, c.anchors, 0)
+	}
+	base, frag, hasFrag := strings.Cut(ref, "#")
+	at := c.root
+	if base != "" {
+		if at = c.anchors[base]; at == nil {
+			return nil
+		}
+	}
+	switch {
+	case !hasFrag || frag == "":
+	case strings.HasPrefix(frag, "/"):
+		at = pointer(at, frag)
+	default:
+		at = c.anchors["#"+frag]
+	}
+	if at != nil && at.kind != jObject && at.kind != jBool {
+		return nil
+	}
+	return at
+}
+
+func collectAnchors(n *node, into map[string]*node, depth int) {
+	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
+		if a := n.str(k); a != "" {
+			into["#"+a] = n
+		}
+	}
+	if id := n.str("$id"); id != "" {
+		into[id] = n // draft-07 writes anchors as "$id": "#name"
+	}
+	for _, v := range n.vals {
+		if v.kind == jObject || v.kind == jArray {
+			collectAnchors(v, into, depth+1)
+		}
+	}
+}
+
+// pointer follows a JSON pointer (RFC 6901), as it stands in a URI fragment.
+func pointer(n *node, ptr string) *node {
+	for _, seg := range strings.Split(ptr[1:], "/") {
+		seg = unescapePercent(seg)
+		seg = strings.ReplaceAll(strings.ReplaceAll(seg, "~1", "/"), "~0", "~")
+		switch {
+		case n == nil:
+			return nil
+		case n.kind == jObject:
+			n = n.get(seg)
+		case n.kind == jArray:
+			i, err := strconv.Atoi(seg)
+			if err != nil || i < 0 || i >= len(n.vals) {
+				return nil
+			}
+			n = n.vals[i]
+		default:
+			return nil
+		}
+	}
+	return n
+}
+
+func unescapePercent(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(v))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// smallInt reads a whole number, or gives def.
+func smallInt(n *node, def int64) int64 {
+	if n == nil || n.kind != jNumber {
+		return def
+	}
+	if i, err := strconv.ParseInt(n.s, 10, 64); err == nil {
+		return i
+	}
+	if f, err := strconv.ParseFloat(n.s, 64); err == nil && f == float64(int64(f)) {
+		return int64(f)
+	}
+	return def
+}

@@ -1,0 +1,241 @@
+package typegen
+
+import "strings"
+
+// flatten makes of a schema one without references and combinations: what it refers to, its allOf, the chosen branch of
+// its anyOf or oneOf (nil: none chosen) and of its if are merged into it. It gives nil where a reference leads nowhere.
+func (m *maker) flatten(n, arm *node, depth int) *node {
+	if n == nil || n.kind != jObject || depth > 24 {
+		return n
+	}
+	if m.left--; m.left < 0 {
+		return nil
+	}
+	out := &node{kind: jObject}
+	for i, k := range n.keys {
+		switch k {
+		case "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else":
+		default:
+			out.set(k, n.vals[i])
+		}
+	}
+	add := func(s, arm *node) bool {
+		f := m.flatten(s, arm, depth+1)
+		if f == nil {
+			return false
+		}
+		out = merge(out, f)
+		return out != nil
+	}
+	if ref, ok := refOf(n); ok {
+		target := m.doc.lookup(ref)
+		inner := arm
+		if own := n.list("anyOf"); len(own) > 0 || len(n.list("oneOf")) > 0 {
+			inner = nil
+		}
+		if target == nil || !add(target, inner) {
+			return nil
+		}
+	}
+	for _, s := range n.list("allOf") {
+		var inner *node
+		if c := m.choices(s, depth); len(c) > 0 {
+			inner = c[0]
+		}
+		if !add(s, inner) {
+			return nil
+		}
+	}
+	for _, k := range []string{"anyOf", "oneOf"} {
+		arms := n.list(k)
+		if len(arms) == 0 {
+			continue
+		}
+		pick := arms[0]
+		for _, a := range arms {
+			if a == arm {
+				pick = a
+			}
+		}
+		var inner *node
+		if c := m.choices(pick, depth); len(c) > 0 {
+			inner = c[0]
+		}
+		if !add(pick, inner) {
+			return nil
+		}
+	}
+	switch m.plan.then {
+	case 1:
+		if c := n.get("if"); c != nil && !(add(c, nil) && (n.get("then") == nil || add(n.get("then"), nil))) {
+			return nil
+		}
+	case 2:
+		if e := n.get("else"); e != nil && !add(e, nil) {
+			return nil
+		}
+	}
+	return out
+}
+
+// merge gives a schema that asks for what a and b ask for, as far as keywords can be joined.
+func merge(a, b *node) *node {
+	switch {
+	case b == nil, b.kind == jBool && b.b:
+		return a
+	case a == nil, a.kind == jBool && a.b:
+		return b
+	case a.kind == jBool:
+		return a
+	case b.kind == jBool:
+		return b
+	}
+	out := &node{kind: jObject, keys: append([]string(nil), a.keys...), vals: append([]*node(nil), a.vals...)}
+	for i, k := range b.keys {
+		old := out.get(k)
+		if old == nil {
+			out.set(k, b.vals[i])
+		} else {
+			out.set(k, mergeKeyword(k, old, b.vals[i]))
+		}
+	}
+	return out
+}
+
+func mergeKeyword(key string, a, b *node) *node {
+	switch key {
+	case "properties", "patternProperties":
+		out := &node{kind: jObject, keys: append([]string(nil), a.keys...), vals: append([]*node(nil), a.vals...)}
+		for i, k := range b.keys {
+			if old := out.get(k); old != nil {
+				both := &node{kind: jArray, vals: []*node{old, b.vals[i]}}
+				out.set(k, &node{kind: jObject, keys: []string{"allOf"}, vals: []*node{both}})
+			} else {
+				out.set(k, b.vals[i])
+			}
+		}
+		return out
+	case "required":
+		out := &node{kind: jArray, vals: append([]*node(nil), a.vals...)}
+		for _, v := range b.vals {
+			if !contains(out.vals, v) {
+				out.vals = append(out.vals, v)
+			}
+		}
+		return out
+	case "enum":
+		return keepCommon(a, b)
+	case "type":
+		return keepCommon(asList(a), asList(b))
+	case "minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties":
+		if less(a, b) {
+			return b
+		}
+	case "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties":
+		if less(b, a) {
+			return b
+		}
+	case "additionalProperties", "items", "propertyNames":
+		return merge(a, b)
+	case "description", "title":
+		return a
+	case "const", "pattern", "format", "default", "examples", "example":
+		return b
+	}
+	return a
+}
+
+func asList(n *node) *node {
+	if n.kind == jArray {
+		return n
+	}
+	return &node{kind: jArray, vals: []*node{n}}
+}
+
+func keepCommon(a, b *node) *node {
+	out := &node{kind: jArray}
+	for _, v := range a.vals {
+		if contains(b.vals, v) {
+			out.vals = append(out.vals, v)
+		} else if v.text() == "number" && contains(b.vals, str("integer")) {
+			out.vals = append(out.vals, str("integer"))
+		} else if v.text() == "integer" && contains(b.vals, str("number")) {
+			out.vals = append(out.vals, v)
+		}
+	}
+	return out
+}
+
+func contains(vs []*node, v *node) bool {
+	want := string(v.appendJSON(nil))
+	for _, x := range vs {
+		if string(x.appendJSON(nil)) == want {
+			return true
+		}
+	}
+	return false
+}
+
+func less(a, b *node) bool {
+	x, y := rational(a), rational(b)
+	return x != nil && y != nil && x.Cmp(y) < 0
+}
+
+// literal writes a value as JavaScript: names without quotes where that is allowed, integers beyond 2^53 as BigInt,
+// "__proto__" as a name like any other.
+func literalText(n *node) string {
+	s := literalLine(n)
+	if len(s) <= 100 || n.kind != jObject {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString("{\n")
+	for i, k := range n.keys {
+		b.WriteString("  " + literalKey(k) + ": " + literalLine(n.vals[i]) + ",\n")
+	}
+	return b.String() + "}"
+}
+
+func literalKey(k string) string {
+	if k == "__proto__" {
+		return `["__proto__"]`
+	}
+	return propertyName(k)
+}
+
+func literalLine(n *node) string {
+	var b strings.Builder
+	switch n.kind {
+	case jArray:
+		b.WriteByte('[')
+		for i, v := range n.vals {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(literalLine(v))
+		}
+		b.WriteByte(']')
+	case jObject:
+		if len(n.keys) == 0 {
+			return "{}"
+		}
+		b.WriteString("{ ")
+		for i, k := range n.keys {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(literalKey(k) + ": " + literalLine(n.vals[i]))
+		}
+		b.WriteString(" }")
+	case jString:
+		return quote(n.s)
+	case jNumber:
+		if _, ok := numberLiteral(n.s); !ok && !strings.ContainsAny(n.s, ".eE") {
+			return n.s + "n"
+		}
+		return n.s
+	default:
+		return string(n.appendJSON(nil))
+	}
+	return b.String()
+}

@@ -1,0 +1,187 @@
+package typegen
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// reservedWords can't name a binding in a module (ECMA-262, 12.7.2, strict mode).
+var reservedWords = words(`arguments await break case catch class const continue debugger default delete do else enum eval
+	export extends false finally for function if implements import in instanceof interface let new null package private
+	protected public return static super switch this throw true try typeof var void while with yield undefined NaN Infinity`)
+
+// takenNames are names that generated files use themselves, so nothing else in them may have them.
+var takenNames = words(`callTool search emit tools globalThis Promise Array Record ToolError any unknown never string number
+	boolean bigint object symbol void null undefined Symbol Object Function String Number Boolean BigInt Error require
+	exports module async of get set type as from`)
+
+func words(s string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}
+
+// isIdentifier says whether s may stand as a property name without quotes.
+func isIdentifier(s string) bool {
+	for i, r := range s {
+		switch {
+		case r == '_', r == '$', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+		case i > 0 && '0' <= r && r <= '9':
+		case r >= utf8.RuneSelf && unicode.IsLetter(r) && unicode.IsPrint(r) && r <= 0xFFFF:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isBinding says whether s may name a function in a generated module.
+func isBinding(s string) bool { return isIdentifier(s) && !reservedWords[s] && !takenNames[s] }
+
+// pascal makes a type name of any text: "list-issues" gives "ListIssues". It gives "" where nothing is left.
+func pascal(s string) string {
+	var b strings.Builder
+	up := true
+	for _, r := range s {
+		switch {
+		case 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' && b.Len() > 0:
+			if up && 'a' <= r && r <= 'z' {
+				r -= 'a' - 'A'
+			}
+			b.WriteRune(r)
+			up = false
+		default:
+			up = true
+		}
+		if b.Len() >= 60 {
+			break
+		}
+	}
+	return b.String()
+}
+
+// propertyName writes a property name of a type or an object literal.
+func propertyName(s string) string {
+	if isIdentifier(s) {
+		return s
+	}
+	return quote(s)
+}
+
+// quote writes a string literal. Whatever could end it, reorder it or hide in it is escaped.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f || r > 0x7f && !unicode.IsPrint(r):
+			if r > 0xFFFF {
+				r -= 0x10000
+				fmt.Fprintf(&b, `\u%04x\u%04x`, 0xD800+r>>10, 0xDC00+r&0x3FF)
+			} else {
+				fmt.Fprintf(&b, `\u%04x`, r)
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// numberLiteral writes a JSON number as a literal type; ok is false where a JavaScript number can't hold it.
+func numberLiteral(s string) (text string, ok bool) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return "", false
+	}
+	if f == 0 {
+		return "0", true
+	}
+	if f == math.Trunc(f) {
+		if math.Abs(f) > 1<<53 {
+			return "", false
+		}
+		return strconv.FormatFloat(f, 'f', -1, 64), true
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64), true
+}
+
+// comment makes text safe to stand inside /* */: it can't end the comment, reorder the line (Unicode's bidirectional
+// controls), or address the compiler. Newlines stay; every other control character goes.
+func comment(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteByte('\n')
+		case r == '\r':
+		case r == '\t', r == 0x2028, r == 0x2029, r == 0x85:
+			b.WriteByte(' ')
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == utf8.RuneError:
+		default:
+			b.WriteRune(r)
+		}
+	}
+	t := b.String()
+	t = strings.ReplaceAll(t, "*/", "*\\/")
+	for _, p := range []string{"@ts-", "@jsx", "@amd-"} {
+		t = replaceFold(t, p, "@ "+p[1:])
+	}
+	return t
+}
+
+// replaceFold is strings.ReplaceAll for an ASCII old, in any case of its letters.
+func replaceFold(s, old, new string) string {
+	if !strings.Contains(s, old[:1]) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if len(s)-i >= len(old) && strings.EqualFold(s[i:i+len(old)], old) {
+			b.WriteString(new)
+			i += len(old)
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String()
+}
+
+// oneLine makes text fit for a comment of one line of at most max runes (0: no bound).
+func oneLine(s string, max int) string {
+	if len(s) > 16*1024 {
+		s = s[:16*1024]
+	}
+	return cut(comment(strings.Join(strings.Fields(s), " ")), max)
+}
+
+// cut shortens s to at most max runes, at the end of a sentence or word where one is near, and marks that it did.
+func cut(s string, max int) string {
+	if max <= 0 || utf8.RuneCountInString(s) <= max {
+		return s
+	}
+	r := []rune(s)[:max-1]
+	t := string(r)
+	if i := strings.LastIndex(t, ". "); i > len(t)/2 {
+		return t[:i+1]
+	}
+	if i := strings.LastIndexByte(t, ' '); i > len(t)*2/3 {
+		t = t[:i]
+	}
+	return strings.TrimRight(t, " ,;:*\\") + "…"
+}

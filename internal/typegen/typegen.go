@@ -1,0 +1,176 @@
+// Package typegen writes JSON Schema as TypeScript: for one tool the typed call that search shows and the file that
+// programs import, for a whole catalog the tree of such files, which `tsc --strict` accepts.
+//
+// It reads JSON Schema 2020-12 and draft-07, and what OpenAPI 3.0 adds. Schemas come from upstreams and are hostile:
+// depth, size and loops are bounded, and nothing in a name or description can leave its comment or literal. What types
+// can't say (not, if, bounds, patterns) makes a type wider or becomes a comment; what can't be read is unknown, and the
+// comment beside it says why. The same input always gives the same text.
+package typegen
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Names are the names of a tool in a program, both valid JavaScript property names: <Namespace>.<Member>(args).
+type Names struct{ Namespace, Member string }
+
+// path is the call as a program writes it.
+func (n Names) path() string {
+	if isIdentifier(n.Member) {
+		return n.Namespace + "." + n.Member
+	}
+	return n.Namespace + "[" + quote(n.Member) + "]"
+}
+
+// maxSignature bounds the code of a Signature in bytes, so that a page of search results stays readable. A larger
+// tool is cut, and says where all of it is.
+const maxSignature = 2_000
+
+const noResultType = "result type not declared: parsed JSON if the tool answers with JSON, else a string; " +
+	"look at a small part first: Object.keys(r) or r.slice(0, 500)"
+
+// Signature writes the typed call of a tool as search shows it: code is the signature with the types it needs, example
+// one call with arguments that validate against the schema, resultNote a hint where the result's type is not known
+// (else empty). A large tool is cut to about 2,000 bytes, and the code then names the file that has all of it.
+func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
+	s := newSignature(t, n)
+	for _, l := range detailLevels {
+		var cut bool
+		if code, cut = s.write(l); len(code) <= maxSignature {
+			if cut {
+				code += "\n// cut: all of it is in ./" + modulePath(n)
+			}
+			break
+		}
+		code = ""
+	}
+	if code == "" {
+		code = n.path() + "(args: object): Promise<unknown>\n// cut: the types are in ./" + modulePath(n)
+	}
+	if t.OutputSchema == nil {
+		resultNote = noResultType
+	}
+	return code, exampleCall(t, n), resultNote
+}
+
+// detailLevels are tried in turn until a signature fits. What an agent has to write keeps its detail longest.
+var detailLevels = []struct{ args, result style }{
+	{style{width: 100, doc: 200, facts: true, arms: 40}, style{width: 100, doc: 100, facts: true, arms: 40}},
+	{style{width: 100, doc: 120, facts: true, arms: 24}, style{width: 100, facts: true, arms: 12}},
+	{style{width: 100, doc: 80, facts: true, arms: 12, depth: 4}, style{width: 100, arms: 8, depth: 3, props: 40}},
+	{style{width: 100, doc: 60, arms: 8, depth: 3, props: 24}, style{width: 100, arms: 6, depth: 2, props: 24}},
+	{style{width: 100, arms: 6, depth: 2, props: 20}, style{width: 100, arms: 4, depth: 1, props: 12}},
+	{style{width: 100, arms: 4, depth: 1, props: 10}, style{width: 100, arms: 3, depth: 1, props: 6}},
+}
+
+type signature struct {
+	names        Names
+	noArgs       bool
+	optional     bool // the arguments may be left out
+	args, result *document
+}
+
+func newSignature(t *tool.Tool, n Names) *signature {
+	s := &signature{names: n, noArgs: takesNothing(t.InputSchema), args: convertSchema(t.InputSchema, true)}
+	s.optional = mayBeEmpty(s.args.root)
+	if t.OutputSchema != nil {
+		s.result = convertSchema(t.OutputSchema, false)
+	} else {
+		s.result = &document{root: tUnknown}
+	}
+	taken := map[string]bool{}
+	nameAll(s.args, "Args", taken)
+	nameAll(s.result, "Result", taken)
+	return s
+}
+
+// write gives the signature at one level of detail, and whether something was left out of the types.
+func (s *signature) write(l struct{ args, result style }) (code string, cut bool) {
+	var b strings.Builder
+	args := &writer{style: l.args}
+	result := &writer{style: l.result}
+	var defs []*named
+	seen := map[*named]bool{}
+	of := map[*named]*writer{}
+	use := func(w *writer) func(*named) {
+		return func(n *named) {
+			if !seen[n] {
+				seen[n] = true
+				of[n] = w
+				defs = append(defs, n)
+			}
+		}
+	}
+	args.used, result.used = use(args), use(result)
+	b.WriteString(s.names.path() + "(")
+	if !s.noArgs {
+		head := "args: "
+		if s.optional {
+			head = "args?: "
+		}
+		b.WriteString(head + args.typ(s.args.root, 0, b.Len()+len(head), 0))
+	}
+	b.WriteString("): Promise<" + result.typ(s.result.root, 0, 20, 0) + ">")
+	for i := 0; i < len(defs) && b.Len() <= maxSignature; i++ {
+		w := of[defs[i]]
+		b.WriteString("\ntype " + defs[i].name + " = " + w.typ(defs[i].body, 0, len(defs[i].name)+8, 0))
+	}
+	return strings.ReplaceAll(b.String(), " \n", "\n"), args.cut || result.cut
+}
+
+// nameAll names what a document declares. Names are unique among taken.
+func nameAll(d *document, root string, taken map[string]bool) {
+	if d.self != nil {
+		d.self.want = root
+	}
+	for _, n := range d.defs {
+		want := n.want
+		if want == "" {
+			want = root + "Part"
+		}
+		n.name = want
+		for i := 2; taken[n.name] || takenNames[n.name] || reservedWords[n.name]; i++ {
+			n.name = fmt.Sprintf("%s%d", want, i)
+		}
+		taken[n.name] = true
+	}
+}
+
+// takesNothing says whether a schema declares an object without any properties: the call needs no arguments.
+func takesNothing(raw json.RawMessage) bool {
+	n, err := parseJSON(raw)
+	if err != nil || n.kind != jObject {
+		return false
+	}
+	ps, ap := n.object("properties"), n.get("additionalProperties")
+	closed := ap != nil && ap.kind == jBool && !ap.b
+	if ps != nil && len(ps.keys) > 0 || ap != nil && !closed || ps == nil && !closed {
+		return false
+	}
+	for _, k := range []string{"$ref", "allOf", "anyOf", "oneOf", "patternProperties", "required", "if"} {
+		if n.get(k) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// mayBeEmpty says whether {} has the type t.
+func mayBeEmpty(t typ) bool {
+	switch t := t.(type) {
+	case *objectType:
+		for _, p := range t.props {
+			if !p.optional {
+				return false
+			}
+		}
+		return true
+	case prim:
+		return t.text == "unknown"
+	}
+	return false
+}

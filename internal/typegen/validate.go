@@ -1,0 +1,149 @@
+package typegen
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A validator holds values to one schema.
+type validator struct{ schema *jsonschema.Schema }
+
+// noLoader fetches nothing: a schema may name any file or address.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("schemas outside of the tool's own are not fetched")
+}
+
+// knownDrafts are the values of $schema that the validator has; others are read as 2020-12.
+var knownDrafts = words(`http://json-schema.org/draft-04/schema http://json-schema.org/draft-06/schema
+	http://json-schema.org/draft-07/schema https://json-schema.org/draft/2019-09/schema
+	https://json-schema.org/draft/2020-12/schema`)
+
+// compileSchema makes a validator of a schema; formats says whether "format" is held to. A schema that doesn't say what
+// it is written in is read as 2020-12, and where that makes no sense as draft-07.
+func compileSchema(root *node, formats bool) (*validator, error) {
+	if s := root.str("$schema"); s != "" && !knownDrafts[strings.TrimSuffix(s, "#")] {
+		root = drop(root, "$schema")
+	}
+	v, err := compileAs(jsonschema.Draft2020, root, formats)
+	if err != nil && root.get("$schema") == nil {
+		if old, e := compileAs(jsonschema.Draft7, root, formats); e == nil {
+			return old, nil
+		}
+	}
+	return v, err
+}
+
+func compileAs(draft *jsonschema.Draft, root *node, formats bool) (*validator, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(root.appendJSON(nil)))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(draft)
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(func(p string) (jsonschema.Regexp, error) {
+		re, err := compileRegexp(p)
+		if err != nil {
+			return noRegexp(p), nil // a pattern that we can't read costs only the values that need it
+		}
+		return re, nil
+	})
+	if formats {
+		c.AssertFormat()
+	}
+	const url = "tool:///schema.json"
+	if err := c.AddResource(url, doc); err != nil {
+		return nil, shortError(err)
+	}
+	s, err := c.Compile(url)
+	if err != nil {
+		return nil, shortError(err)
+	}
+	return &validator{s}, nil
+}
+
+// noRegexp matches nothing.
+type noRegexp string
+
+func (p noRegexp) String() string        { return string(p) }
+func (noRegexp) MatchString(string) bool { return false }
+
+func drop(n *node, key string) *node {
+	out := &node{kind: jObject}
+	for i, k := range n.keys {
+		if k != key {
+			out.keys, out.vals = append(out.keys, k), append(out.vals, n.vals[i])
+		}
+	}
+	return out
+}
+
+// check says what is wrong with v; nil if nothing is.
+func (v *validator) check(n *node) error {
+	val, err := jsonschema.UnmarshalJSON(bytes.NewReader(n.appendJSON(nil)))
+	if err != nil {
+		return err
+	}
+	if err := v.schema.Validate(val); err != nil {
+		return shortError(err)
+	}
+	return nil
+}
+
+// shortError says the first cause of a validator's error on one line.
+func shortError(err error) error {
+	var broken *jsonschema.SchemaValidationError
+	if errors.As(err, &broken) {
+		return fmt.Errorf("the schema itself is wrong: %w", shortError(broken.Err))
+	}
+	var ve *jsonschema.ValidationError
+	if !errors.As(err, &ve) {
+		return errors.New(oneLine(err.Error(), 200))
+	}
+	p := message.NewPrinter(language.English)
+	first := ""
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		for _, c := range e.Causes {
+			walk(c)
+		}
+		if len(e.Causes) == 0 {
+			s := "/" + strings.Join(e.InstanceLocation, "/") + ": " + e.ErrorKind.LocalizedString(p)
+			if first == "" || s < first { // the validator goes through maps: its own order changes
+				first = s
+			}
+		}
+	}
+	walk(ve)
+	return errors.New(oneLine(first, 200))
+}
+
+// exampleCall writes one call of a tool with arguments that validate. Where none were found it writes the nearest, and
+// says that it isn't checked, and why.
+func exampleCall(t *tool.Tool, n Names) string {
+	if takesNothing(t.InputSchema) {
+		return "await " + n.path() + "()"
+	}
+	v, err := exampleValue(t.InputSchema)
+	if v == nil || v.kind != jObject {
+		return ""
+	}
+	call := "await " + n.path() + "(" + literalText(v) + ")"
+	if err != nil {
+		call += " // not checked against the schema: " + oneLine(err.Error(), 120)
+	}
+	if len(call) > 4_000 {
+		return ""
+	}
+	return call
+}
