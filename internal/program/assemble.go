@@ -1,0 +1,394 @@
+package program
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// A made program is what assemble finds out besides the code.
+type made struct {
+	specifiers []string
+	note       string
+}
+
+// assemble makes the final code of a source: as it is if that compiles, else with one of the repairs of what
+// commonly happens to programs on their way here. Where none helps, the error is that of the first try.
+func assemble(source string, loader api.Loader) (*steps, *made, *Error) {
+	code, e := unwrap(source, false)
+	if e != nil {
+		return nil, nil, e
+	}
+	if strings.TrimSpace(code.s) == "" {
+		return nil, nil, &Error{Kind: "empty", Message: "the program is empty: send the code to run"}
+	}
+	s, m, p := attempt(source, code, loader)
+	if p == nil {
+		return s, m, nil
+	}
+	if p.kind == "" {
+		for _, fixed := range repairs(source, code) {
+			if s, m, again := attempt(source, fixed, loader); again == nil {
+				return s, m, nil
+			}
+		}
+		if loader == api.LoaderJS {
+			if s, m, again := attempt(source, code, api.LoaderTS); again == nil {
+				return s, m, nil
+			}
+		}
+	}
+	return nil, nil, p.error(source, code)
+}
+
+// error says the problem in terms of the agent's text.
+func (p *problem) error(source string, code *text) *Error {
+	e := &Error{Kind: p.kind, Message: p.message}
+	if e.Kind == "" {
+		e.Kind = "syntax"
+	}
+	if p.at >= 0 {
+		at, _ := code.origin(p.at)
+		if p.at >= len(code.s) {
+			at = lastChar(source, code)
+		}
+		e.Line, e.Column = newLineTable(source, plainLines).position(at)
+	}
+	return e
+}
+
+// lastChar gives the place behind the last thing of the program that is not white space.
+func lastChar(source string, code *text) int {
+	n := len(strings.TrimRight(code.s, " \t\r\n"))
+	if n == 0 {
+		return 0
+	}
+	at, _ := code.origin(n - 1)
+	return min(at+1, len(source))
+}
+
+// A way is one reading of a program: the text for the compiler, and whether it stands there as it is, not as the body
+// of a function.
+type way struct {
+	in   *text
+	bare bool
+}
+
+// attempt makes the final code of code, in the first reading of it that compiles. Where none does, the error is that
+// of the reading that got furthest.
+func attempt(source string, code *text, loader api.Loader) (*steps, *made, *problem) {
+	t := scan(code.s)
+	if p := tooDeep(t); p != nil {
+		return nil, nil, p
+	}
+	mod := readModule(t)
+	var furthest *problem
+	for _, w := range ways(t, mod) {
+		r := compile(w.in.s, loader)
+		if len(r.Errors) == 0 {
+			s := &steps{source: source, code: code, input: w.in, output: string(r.Code), srcMap: r.Map}
+			m, p := s.finish(mod, t, w.bare)
+			return s, m, p
+		}
+		if p := syntaxProblem(r.Errors, w.in, t); furthest == nil || p.at > furthest.at {
+			furthest = &p
+		}
+	}
+	return nil, nil, furthest
+}
+
+// ways gives the readings of a program, the likeliest first.
+func ways(t *tokens, m *module) []way {
+	if len(t.list) == 0 {
+		return []way{{in: m.input(t, false)}}
+	}
+	var out []way
+	if e := loneExpression(t); e != nil {
+		out = append(out, way{in: e})
+	}
+	if at := lastLiteral(t, false); at >= 0 {
+		out = append(out, way{in: m.literal(t, at)})
+	}
+	out = append(out, way{in: m.input(t, false)})
+	if m.bare {
+		out = append(out, way{m.input(t, true), true})
+	}
+	if at := lastLiteral(t, true); at >= 0 {
+		out = append(out, way{in: m.literal(t, at)})
+	}
+	return out
+}
+
+// loneExpression reads a program that is one object literal or one function without a name, which a statement can't
+// begin with.
+func loneExpression(t *tokens) *text {
+	k := 0
+	if t.is(k, "async") && t.is(k+1, "function") {
+		k++
+	}
+	anonymous := t.is(k, "function") && (t.is(k+1, "(") || t.is(k+1, "*") && t.is(k+2, "("))
+	if !t.is(0, "{") && !anonymous {
+		return nil
+	}
+	end := len(t.list)
+	for end > 1 && t.is(end-1, ";") {
+		end--
+	}
+	b := &textBuilder{parent: t.s}
+	b.add(wrapHead+"\n(", 0)
+	b.keep(t.list[0].start, t.list[end-1].end)
+	b.add("\n)"+wrapTail, len(t.s))
+	return b.text()
+}
+
+// lastLiteral gives the index of a { at the end of a program that may open an object literal meant as its value, or
+// -1. A statement ends before it for sure; with loose, it may also be that the line just ends.
+func lastLiteral(t *tokens, loose bool) int {
+	end := len(t.list) - 1
+	for end > 0 && t.is(end, ";") {
+		end--
+	}
+	if end < 1 || !t.is(end, "}") || t.list[end].match < 1 {
+		return -1
+	}
+	at := int(t.list[end].match)
+	before := at - 1
+	sure := t.is(before, ";") || t.is(before, "}")
+	if !sure && !(loose && t.list[at].nl && t.list[before].operand) {
+		return -1
+	}
+	first := t.list[min(at+1, end)]
+	key := first.kind == word || first.kind == str || first.kind == number
+	if key && (t.is(at+2, ":") || t.is(at+2, ",") || t.is(at+2, "}")) || t.is(at+1, "...") {
+		return at
+	}
+	return -1
+}
+
+// literal makes the input in which the literal at token i stands in parentheses.
+func (m *module) literal(t *tokens, i int) *text {
+	with := *m
+	from, to := t.list[i].start, t.list[t.list[i].match].end
+	with.edits = append(append([]edit(nil), m.edits...), edit{from, from, ";("}, edit{to, to, ");"})
+	return with.input(t, false)
+}
+
+// finish makes the final code of the compiled one.
+func (s *steps) finish(mod *module, code *tokens, bare bool) (*made, *problem) {
+	out := scan(s.output)
+	r := reader{out}
+	top, body, ok := split(r, bare)
+	if !ok {
+		return nil, &problem{at: firstClose(code), message: "unexpected closing bracket: it closes more than was opened"}
+	}
+	m := &made{}
+	b := &textBuilder{parent: s.output}
+	b.add(wrapHead+"\n", -1)
+	for _, st := range top {
+		m.importStatement(b, r, st)
+	}
+	v := &valuer{reader: r, def: mod.def}
+	var lo, hi int // of the body, in output
+	if body[0] < body[1] {
+		v.body = r.statements(body[0], body[1])
+		v.value()
+		lo, hi = out.list[body[0]].start, out.list[body[1]-1].end
+	}
+	if v.saved {
+		b.add("let "+valueName+";\n", -1)
+	}
+	if usesModuleExports(out) {
+		b.add("const module = { exports: {} }, exports = module.exports;\n", -1)
+	}
+	b.apply(lo, hi, append(v.edits, importCalls(r, body, m)...))
+	b.add("\n"+v.tail+"})", -1)
+	s.final, m.note = b.text(), v.note
+	return m, nil
+}
+
+// firstClose gives a place to point at when brackets don't pair.
+func firstClose(t *tokens) int {
+	if t.stray >= 0 {
+		return t.stray
+	}
+	return len(t.s)
+}
+
+// split finds what stands before the body of the program (imports, helpers of the compiler) and the body. It is not
+// ok where the text has broken out of its wrapper.
+func split(r reader, bare bool) (top []stmt, body [2]int, ok bool) {
+	n := len(r.list)
+	for i := 0; i < n; {
+		helper := r.is(i, "var") && strings.HasPrefix(r.text(i+1), "__")
+		if !helper && (!r.is(i, "import") || r.is(i+1, "(") || r.is(i+1, ".")) {
+			if bare {
+				return top, [2]int{i, n}, true
+			}
+			brace := i + 5
+			ok := r.is(i, "(") && r.is(i+1, "async") && r.is(i+2, "(") && r.is(i+4, "=>") && r.is(brace, "{") &&
+				r.after(i) == n-1 && r.after(brace) == n-2 && r.is(n-1, ";")
+			return top, [2]int{brace + 1, n - 3}, ok
+		}
+		st := r.statement(i, n)
+		top = append(top, st)
+		i = st.hi
+	}
+	return top, [2]int{n, n}, bare
+}
+
+// importStatement writes an import as a call, or a helper of the compiler as it is.
+func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
+	from, to := r.list[st.lo].start, r.list[st.hi-1].end
+	if !r.is(st.lo, "import") {
+		b.keep(from, to)
+		b.add("\n", -1)
+		return
+	}
+	k := st.lo + 1
+	var def, all, named string
+	var names []string
+	for ; k < st.hi && r.list[k].kind != str; k++ {
+		switch {
+		case r.is(k, "*"):
+			all = r.text(k + 2)
+			k += 2
+		case r.is(k, "{"):
+			end := r.after(k) - 1
+			named, names = bindings(r, k+1, end)
+			k = end
+		case r.list[k].kind == word && !r.is(k, "from"), r.is(k, "from") && r.is(k+1, "from"), r.is(k, "from") && r.is(k+1, ","):
+			def = r.text(k)
+		}
+	}
+	spec := r.text(min(k, st.hi-1))
+	m.specifier(spec)
+	if def != "" {
+		names = append([]string{`"default"`}, names...)
+	}
+	call := "await __import(" + spec + ", [" + strings.Join(names, ", ") + "])"
+	var text string
+	switch {
+	case def == "" && all == "" && named == "":
+		text = call + ";"
+	case def == "" && named == "":
+		text = "const " + all + " = " + call + ";"
+	default:
+		if all == "" {
+			all = "__module" + strconv.Itoa(len(m.specifiers))
+		}
+		text = "const " + all + " = " + call + ";"
+		if def != "" {
+			text += " const " + def + " = \"default\" in " + all + " ? " + all + ".default : " + all + ";"
+		}
+		if named != "" {
+			text += " const { " + named + " } = " + all + ";"
+		}
+	}
+	b.add(text, from)
+	b.add("\n", -1)
+}
+
+// bindings writes what stands in the braces of an import as a destructuring pattern, and gives the imported names as
+// string literals.
+func bindings(r reader, lo, hi int) (pattern string, names []string) {
+	var parts []string
+	for i := lo; i < hi; i++ {
+		name := r.text(i)
+		part := name
+		if r.is(i+1, "as") && i+2 < hi {
+			part = name + ": " + r.text(i+2)
+			i += 2
+		}
+		parts = append(parts, part)
+		if r.list[i].kind != str && !strings.HasPrefix(name, `"`) {
+			name = strconv.Quote(name)
+		}
+		names = append(names, name)
+		if r.is(i+1, ",") {
+			i++
+		}
+	}
+	return strings.Join(parts, ", "), names
+}
+
+func (m *made) specifier(literal string) {
+	if s, err := unquote(literal); err == nil {
+		m.specifiers = append(m.specifiers, s)
+	}
+}
+
+// unquote reads a string literal as the compiler writes it.
+func unquote(literal string) (string, error) {
+	if len(literal) >= 2 && literal[0] != '"' && !strings.ContainsAny(literal, `"\`) {
+		return literal[1 : len(literal)-1], nil
+	}
+	return strconv.Unquote(literal)
+}
+
+// importCalls finds import(...) and import.meta, which a script may not hold as they are.
+func importCalls(r reader, body [2]int, m *made) []edit {
+	var edits []edit
+	for i := body[0]; i < body[1]; i++ {
+		if r.list[i].kind != word || !r.is(i, "import") || r.is(i-1, ".") || r.is(i-1, "?.") {
+			continue
+		}
+		switch {
+		case r.is(i+1, "(") && !r.is(r.after(i+1), "{"):
+			edits = append(edits, edit{r.list[i].start, r.list[i].end, "__import"})
+			if r.list[i+2].kind == str {
+				m.specifier(r.text(i + 2))
+			}
+		case r.is(i+1, ".") && r.is(i+2, "meta"):
+			edits = append(edits, edit{r.list[i].start, r.list[i+2].end, `({ url: "file:///program.ts", main: true })`})
+		}
+	}
+	return edits
+}
+
+// usesModuleExports says whether the program speaks CommonJS: module.exports or exports.name.
+func usesModuleExports(t *tokens) bool {
+	for i := range t.list {
+		if t.list[i].kind == word && (t.is(i, "module") && t.is(i+2, "exports") || t.is(i, "exports")) && t.is(i+1, ".") && !t.is(i-1, ".") {
+			return true
+		}
+	}
+	return false
+}
+
+// repairs undoes what happens to programs on their way: entities of HTML, line breaks written as \n, fences in prose
+// that doesn't scan as code.
+func repairs(source string, code *text) []*text {
+	var out []*text
+	if naive, e := unwrap(source, true); e == nil && naive.s != code.s && strings.TrimSpace(naive.s) != "" {
+		out = append(out, naive)
+	}
+	replace := func(pairs ...string) {
+		b := &textBuilder{parent: source}
+		for lo := 0; lo < len(code.s); {
+			n := 0
+			for i := 0; i < len(pairs); i += 2 {
+				if strings.HasPrefix(code.s[lo:], pairs[i]) {
+					at, _ := code.origin(lo)
+					b.add(pairs[i+1], at)
+					n = len(pairs[i])
+					break
+				}
+			}
+			if n == 0 {
+				at, _ := code.origin(lo)
+				b.keepByte(code.s[lo], at)
+				n = 1
+			}
+			lo += n
+		}
+		out = append(out, b.text())
+	}
+	if strings.Contains(code.s, "&gt;") || strings.Contains(code.s, "&lt;") || strings.Contains(code.s, "&amp;") || strings.Contains(code.s, "&quot;") {
+		replace("&gt;", ">", "&lt;", "<", "&quot;", `"`, "&#39;", "'", "&apos;", "'", "&amp;", "&")
+	}
+	if strings.Contains(code.s, `\n`) && !strings.Contains(strings.TrimSpace(code.s), "\n") {
+		replace(`\\`, `\`, `\n`, "\n", `\t`, "\t", `\r`, "", `\"`, `"`)
+	}
+	return out
+}

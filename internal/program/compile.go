@@ -1,0 +1,65 @@
+package program
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// lowered are the features that the engines don't have and the compiler writes in terms of others.
+var lowered = map[string]bool{"decorators": false, "using": false}
+
+// compile takes the types out of code. What comes back has one form for many: every statement ends in a semicolon or
+// a brace, on lines of its own, without comments between statements.
+func compile(code string, loader api.Loader) api.TransformResult {
+	return api.Transform(code, api.TransformOptions{
+		Loader:         loader,
+		Target:         api.ESNext,
+		Supported:      lowered,
+		Sourcemap:      api.SourceMapExternal,
+		SourcesContent: api.SourcesContentExclude,
+		LegalComments:  api.LegalCommentsNone,
+		LogLevel:       api.LogLevelSilent,
+	})
+}
+
+// A problem is something wrong at a place of the code; at is -1 for the code as a whole. An empty kind is "syntax".
+type problem struct {
+	at      int
+	message string
+	kind    string
+}
+
+// syntaxProblem turns the compiler's first message into a problem of the code that in was made from. Where brackets
+// don't pair, the compiler sees it late, often only at the end: then the bracket itself is the better place.
+func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
+	p := problem{at: -1, message: "not a program"}
+	m := messages[0]
+	p.message = lowerFirst(m.Text)
+	if m.Location != nil {
+		off := newLineTable(in.s, scriptLines).atByte(m.Location.Line-1, m.Location.Column)
+		at, ok := in.origin(off)
+		if p.at = at; !ok {
+			p.at = len(code.s)
+			p.message = "unexpected end of the program"
+		}
+	}
+	end := strings.TrimSpace(code.s[max(0, min(p.at, len(code.s))):]) == ""
+	switch {
+	case code.stray >= 0 && (code.stray <= p.at || end):
+		return problem{at: code.stray, message: "unexpected \"" + code.s[code.stray:code.stray+1] + "\": nothing is open here that it could close"}
+	case code.comment >= 0 && end:
+		return problem{at: code.comment, message: "the comment that starts here does not end: \"*/\" is missing"}
+	case code.unshut >= 0 && end:
+		what := code.s[code.unshut : code.unshut+1]
+		return problem{at: code.unshut, message: "unexpected end of the program: the \"" + what + "\" that opens here is not closed"}
+	}
+	return p
+}
+
+func lowerFirst(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[n:]
+}

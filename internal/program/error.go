@@ -1,0 +1,121 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// An Error says why a program can't be run, for the agent's next attempt.
+type Error struct {
+	Kind    string   // "syntax", "check" (it doesn't fit the catalog), "limit" (too large, too deep), "language", "empty"
+	Message string   // what is wrong and what to do
+	Line    int      // in the agent's own text, from 1; 0 where the error is about the whole
+	Column  int      // in characters, from 1
+	Frame   string   // the lines around it, with a caret; "" where Line is 0
+	More    []*Error // what else is wrong, in the order of the text
+}
+
+// Error gives the whole text for the agent: message, place and frame of this error and of More.
+func (e *Error) Error() string {
+	var b strings.Builder
+	for i, p := range append([]*Error{e}, e.More...) {
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(p.Message)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, " (line %d, column %d)", p.Line, p.Column)
+		}
+		if p.Frame != "" {
+			b.WriteString("\n" + p.Frame)
+		}
+	}
+	return b.String()
+}
+
+const (
+	frameAround = 2   // lines shown before and after
+	frameWidth  = 120 // characters of a line shown
+)
+
+// frame draws the lines around a place (from 1) and a caret below it. Lines that are long are cut to what is near
+// the caret.
+func frame(lines *lineTable, line, col int) string {
+	if line < 1 || line > len(lines.starts) {
+		return ""
+	}
+	first, last := max(1, line-frameAround), min(len(lines.starts), line+frameAround)
+	for last > line && strings.TrimSpace(lines.text(last-1)) == "" {
+		last--
+	}
+	for first < line && strings.TrimSpace(lines.text(first-1)) == "" {
+		first++
+	}
+	from := 0 // first character shown
+	if col > frameWidth*3/4 {
+		from = col - frameWidth/2
+	}
+	width := len(fmt.Sprint(last))
+	var b strings.Builder
+	for n := first; n <= last; n++ {
+		mark := " "
+		if n == line {
+			mark = ">"
+		}
+		shown := window(lines.text(n-1), from)
+		fmt.Fprintf(&b, "%s %*d | %s\n", mark, width, n, shown)
+		if n == line {
+			fmt.Fprintf(&b, "  %*s | %s^\n", width, "", indent(lines.text(n-1), from, col))
+		}
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), " \n", "\n")
+}
+
+// window cuts s to what is shown of it from a character on.
+func window(s string, from int) string {
+	head := ""
+	if from > 0 {
+		s, head = dropRunes(s, from), "…"
+	}
+	if n := runeOffset(s, frameWidth); n < len(s) {
+		s = s[:n] + "…"
+	}
+	if s == "" {
+		return ""
+	}
+	return head + s
+}
+
+// indent gives the white space that puts a caret below a column of a line that window cut; tabs stay tabs.
+func indent(s string, from, col int) string {
+	var b strings.Builder
+	if from > 0 {
+		s = dropRunes(s, from)
+		b.WriteByte(' ')
+	}
+	n := 0
+	for _, r := range s {
+		if n++; n >= col-from {
+			break
+		}
+		if r == '\t' {
+			b.WriteByte('\t')
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
+
+func dropRunes(s string, n int) string { return s[runeOffset(s, n):] }
+
+// runeOffset gives the offset of the n-th character of s, or its length.
+func runeOffset(s string, n int) int {
+	off := 0
+	for ; n > 0 && off < len(s); n-- {
+		_, w := utf8.DecodeRuneInString(s[off:])
+		off += w
+	}
+	return off
+}

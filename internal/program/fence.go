@@ -1,0 +1,169 @@
+package program
+
+import (
+	"strings"
+)
+
+// languages are the words that stand for a language, behind a Markdown fence or as execute's argument, and what they
+// are to us; "" is neither TypeScript nor JavaScript.
+var languages = map[string]string{
+	"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript", "deno": "typescript",
+	"js": "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
+	"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
+}
+
+// A block is the code of one Markdown fence: source[from:to].
+type block struct {
+	from, to int
+	info     string // first word behind the fence, in lower case
+	at       int    // offset of the fence
+}
+
+// unwrap takes the program out of the Markdown around it. Text without fences at the level of code comes back as it
+// is: what stands in a template string or a comment is no fence. With naive set, every line that looks like a fence
+// is one (for prose that doesn't scan as code at all).
+func unwrap(source string, naive bool) (*text, *Error) {
+	b := &textBuilder{parent: source}
+	from := 0
+	if strings.HasPrefix(source, "\ufeff") {
+		from = len("\ufeff")
+	}
+	var blocks []block
+	if strings.Contains(source, "```") || strings.Contains(source, "~~~") {
+		blocks = findBlocks(source, naive)
+	}
+	if len(blocks) == 0 {
+		b.keep(from+leadingLanguage(source[from:]), len(source))
+		return b.text(), nil
+	}
+	picked := pickBlocks(blocks)
+	if len(picked) == 0 {
+		line, col := newLineTable(source, plainLines).position(blocks[0].at)
+		return nil, &Error{Kind: "language", Line: line, Column: col,
+			Message: "the text holds a block of " + blocks[0].info + ", but no TypeScript or JavaScript: write the program in one of these"}
+	}
+	for _, k := range picked {
+		b.keep(k.from, k.to)
+		b.add("\n", k.to)
+	}
+	return b.text(), nil
+}
+
+// leadingLanguage gives the length of a first line that is nothing but the name of a language, which is what is left
+// where a fence got lost.
+func leadingLanguage(s string) int {
+	line, _, found := strings.Cut(s, "\n")
+	if found && languages[strings.TrimSpace(line)] != "" {
+		return len(line)
+	}
+	return 0
+}
+
+// pickBlocks chooses the blocks that make up the program: all that say they are TypeScript or JavaScript; else all
+// that say nothing.
+func pickBlocks(blocks []block) []block {
+	var named, bare []block
+	for _, k := range blocks {
+		if languages[k.info] != "" {
+			named = append(named, k)
+		} else if k.info == "" {
+			bare = append(bare, k)
+		}
+	}
+	if len(named) > 0 {
+		return named
+	}
+	return bare
+}
+
+// maxBlocks is how many blocks are told from template strings; each takes a scan of what follows it.
+const maxBlocks = 16
+
+// findBlocks finds the fenced blocks of source.
+func findBlocks(source string, naive bool) []block {
+	var tok *tokens
+	base := 0 // where tok begins in source
+	rescan := func(from int, n int) {
+		if naive = naive || n > maxBlocks; !naive {
+			tok, base = scan(source[from:]), from
+		}
+	}
+	isCode := func(at int) bool { return naive || tok.at(at-base) >= 0 }
+	rescan(0, 0)
+	var out []block
+	var cur *block
+	var mark string
+	for lo := 0; lo < len(source); {
+		hi := lo + lineEndLF(source[lo:])
+		m, info, at := fenceLine(source, lo, hi)
+		switch {
+		case m == "":
+		case cur == nil && isCode(at):
+			b := block{from: hi, to: len(source), info: info, at: at}
+			mark = m
+			if one, ok := oneLine(source, at, hi, m); ok {
+				out = append(out, one)
+				break
+			}
+			cur = &b
+			rescan(hi, len(out))
+		case cur != nil && info == "" && strings.HasPrefix(m, mark) && isCode(at):
+			cur.to = lo
+			out = append(out, *cur)
+			cur = nil
+			rescan(hi, len(out))
+		}
+		lo = hi
+	}
+	if cur != nil { // cut off, or shut behind code on the same line
+		rest := strings.TrimRight(source[cur.from:], " \t\r\n")
+		cur.to = cur.from + len(strings.TrimSuffix(rest, mark))
+		out = append(out, *cur)
+	}
+	return out
+}
+
+func lineEndLF(s string) int {
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(s)
+}
+
+// fenceLine says whether the line source[lo:hi] is a Markdown fence: its mark (``` or longer, ~~~ or longer), the
+// first word behind it, and where the mark stands.
+func fenceLine(source string, lo, hi int) (mark, info string, at int) {
+	line := source[lo:hi]
+	trimmed := strings.TrimLeft(line, " \t>")
+	at = lo + len(line) - len(trimmed)
+	if !strings.HasPrefix(trimmed, "```") && !strings.HasPrefix(trimmed, "~~~") {
+		return "", "", 0
+	}
+	rest := strings.TrimLeft(trimmed, trimmed[:1])
+	mark = trimmed[:len(trimmed)-len(rest)]
+	if f := strings.Fields(rest); len(f) > 0 {
+		info = strings.ToLower(strings.Trim(f[0], "{}."))
+		if w := strings.FieldsFunc(info, func(r rune) bool { return r == ',' || r == ':' || r == '{' }); len(w) > 0 {
+			info = w[0]
+		}
+	}
+	if mark[0] == '~' && info != "" && languages[info] == "" {
+		return "", "", 0
+	}
+	return mark, info, at
+}
+
+// oneLine reads a fence that begins and ends on one line: ```ts await x()```.
+func oneLine(source string, at, hi int, mark string) (block, bool) {
+	from, to := at+len(mark), at+len(strings.TrimRight(source[at:hi], " \t\r\n"))
+	if to-from <= len(mark) || !strings.HasSuffix(source[from:to], mark) {
+		return block{}, false
+	}
+	b := block{from: from, to: to - len(mark), at: at}
+	body := source[b.from:b.to]
+	w := body[:len(body)-len(strings.TrimLeft(body, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
+	if l := strings.ToLower(w); languages[l] != "" && len(w) < len(body) && body[len(w)] == ' ' {
+		b.info, b.from = l, b.from+len(w)
+	}
+	return b, true
+}

@@ -1,0 +1,192 @@
+package program
+
+// The name that `export default` of an expression gets.
+const defaultName = "__default"
+
+// A module is what a program says to other modules, which a function body can't say: it is taken out of the text
+// before the text becomes the body of a function.
+type module struct {
+	imports []span // whole import statements
+	edits   []edit // what takes the exports out
+	def     string // name of the default export; "" for none
+	bare    bool   // it holds a namespace or a module declaration, which no function body may hold
+}
+
+// A span is s[from:to].
+type span struct{ from, to int }
+
+// readModule finds the import and export statements of t. Both words are reserved, so outside brackets they begin a
+// statement wherever they are not import(...), import.meta or a property.
+func readModule(t *tokens) *module {
+	m := &module{}
+	if len(t.s) > 1 && t.s[:2] == "#!" {
+		m.edits = append(m.edits, edit{0, lineEnd(t.s), ""})
+	}
+	for i := 0; i < len(t.list); {
+		tok := &t.list[i]
+		switch {
+		case tok.kind == open:
+			i = t.after(i)
+			continue
+		case tok.kind != word || i > 0 && (t.is(i-1, ".") || t.is(i-1, "?.")):
+		case t.is(i, "import"):
+			i = m.readImport(t, i)
+			continue
+		case t.is(i, "export"):
+			i = m.readExport(t, i)
+			continue
+		case (t.is(i, "namespace") || t.is(i, "module")) && i+2 < len(t.list) && !t.list[i+1].nl &&
+			(t.list[i+1].kind == word || t.list[i+1].kind == str):
+			m.bare = true
+		}
+		i++
+	}
+	return m
+}
+
+// readImport reads the import at token i and gives the token behind what it took.
+func (m *module) readImport(t *tokens, i int) int {
+	if t.is(i+1, "(") || t.is(i+1, ".") {
+		return i + 1
+	}
+	if t.is(i+2, "=") || t.is(i+3, "=") && t.is(i+1, "type") { // import x = A.B
+		m.edits = append(m.edits, edit{t.list[i].start, t.list[i].end, "const"})
+		return i + 2
+	}
+	end, ok := clause(t, i+1)
+	if !ok {
+		return i + 1 // the compiler says what is wrong with it
+	}
+	m.imports = append(m.imports, span{t.list[i].start, t.list[end-1].end})
+	return end
+}
+
+// clause reads the rest of an import, or of an export from another module, and gives the token behind it.
+func clause(t *tokens, i int) (end int, ok bool) {
+	for ; i < len(t.list) && t.list[i].kind != str; i++ {
+		switch {
+		case t.is(i, "{"):
+			if i = t.after(i) - 1; i+1 >= len(t.list) {
+				return 0, false
+			}
+		case t.list[i].kind != word && !t.is(i, "*") && !t.is(i, ","), t.is(i, "import"), t.is(i, "export"):
+			return 0, false
+		}
+	}
+	if i >= len(t.list) {
+		return 0, false
+	}
+	i++
+	if (t.is(i, "with") || t.is(i, "assert") && !t.list[i].nl) && t.is(i+1, "{") {
+		i = t.after(i + 1)
+	}
+	if t.is(i, ";") {
+		i++
+	}
+	return i, true
+}
+
+// readExport reads the export at token i and gives the token behind what it took.
+func (m *module) readExport(t *tokens, i int) int {
+	drop := func(n int) int { // takes n tokens away
+		if i+n < len(t.list) {
+			m.edits = append(m.edits, edit{t.list[i].start, t.list[i+n].start, ""})
+		}
+		return i + n
+	}
+	braces := i + 1
+	if t.is(braces, "type") {
+		braces++
+	}
+	switch {
+	case t.is(braces, "{") || t.is(braces, "*"):
+		return m.readExportList(t, i, braces)
+	case t.is(i+1, "="):
+		m.def = defaultName
+		m.edits = append(m.edits, edit{t.list[i].start, t.list[i].end, "const " + defaultName})
+		return i + 2
+	case t.is(i+1, "default"):
+		return m.readDefault(t, i, drop)
+	}
+	return drop(1)
+}
+
+// readExportList reads export { a, b as default } and export ... from "x", of which nothing stays.
+func (m *module) readExportList(t *tokens, i, braces int) int {
+	end := braces + 1
+	if t.is(braces, "{") {
+		end = t.after(braces)
+		for k := braces + 1; k < end; k++ {
+			if t.is(k, "default") && t.is(k-1, "as") {
+				m.def = t.text(k - 2)
+			}
+		}
+	}
+	if t.is(end, "from") || t.is(braces, "*") {
+		if e, ok := clause(t, end); ok {
+			end, m.def = e, ""
+		}
+	} else if t.is(end, ";") {
+		end++
+	}
+	to := len(t.s)
+	if end < len(t.list) {
+		to = t.list[end-1].end
+	}
+	m.edits = append(m.edits, edit{t.list[i].start, to, ";"})
+	return end
+}
+
+// readDefault reads export default: declarations lose the two words and get a name where they have none; an
+// expression becomes a constant.
+func (m *module) readDefault(t *tokens, i int, drop func(int) int) int {
+	k := i + 2
+	if t.is(k, "interface") && t.list[min(k+1, len(t.list)-1)].kind == word {
+		return drop(2)
+	}
+	if t.is(k, "abstract") || t.is(k, "async") && t.is(k+1, "function") {
+		k++
+	}
+	if !t.is(k, "function") && !t.is(k, "class") {
+		m.def = defaultName
+		m.edits = append(m.edits, edit{t.list[i].start, t.list[i+1].end, "const " + defaultName + " ="})
+		return i + 2
+	}
+	drop(2)
+	name := k + 1
+	if t.is(name, "*") {
+		name++
+	}
+	if name < len(t.list) && t.list[name].kind == word && !t.is(name, "extends") && !t.is(name, "implements") {
+		m.def = t.text(name)
+		return name
+	}
+	m.def = defaultName
+	m.edits = append(m.edits, edit{t.list[name-1].end, t.list[name-1].end, " " + defaultName + " "})
+	return name
+}
+
+const (
+	wrapHead = "(async () => {"
+	wrapTail = "\n});"
+)
+
+// input makes the text for the compiler: the imports, then the rest as the body of an async function, where both
+// `return` and `await` are allowed. With bare, the rest stands as it is.
+func (m *module) input(t *tokens, bare bool) *text {
+	b := &textBuilder{parent: t.s}
+	edits := m.edits
+	for _, s := range m.imports {
+		b.keep(s.from, s.to)
+		b.add(";\n", s.to)
+		edits = append(edits, edit{s.from, s.to, ""})
+	}
+	if !bare {
+		b.add(wrapHead+"\n", 0)
+	}
+	b.apply(0, len(t.s), append([]edit(nil), edits...))
+	if !bare {
+		b.add(wrapTail, len(t.s))
+	}
+	return b.text()
+}

@@ -1,0 +1,181 @@
+package program
+
+import (
+	"encoding/json"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// FileName is the name to run a program under (sandbox.Run.Name), so that Locate finds it in stack traces.
+const FileName = "program.js"
+
+// A step of the way from the agent's text to the code that runs, each made from the one before:
+// source -> code (fences, entities) -> input (exports, wrapper) -> output (compiled) -> final.
+type steps struct {
+	source string
+	code   *text  // from source
+	input  *text  // from code.s
+	output string // from input.s, by the compiler
+	srcMap []byte // of the compiler: output to input
+	final  *text  // from output
+
+	once      sync.Once
+	segments  [][]segment // by line of output
+	finalAt   *lineTable
+	outputAt  *lineTable
+	inputAt   *lineTable
+	sourceAt  *lineTable
+	badSrcMap bool
+}
+
+// A segment says where in input a column of output comes from; all from 0, columns in UTF-16 units.
+type segment struct{ col, line, srcCol int }
+
+// load makes what only positions need: most programs run without asking for one.
+func (s *steps) load() {
+	s.once.Do(func() {
+		s.finalAt = newLineTable(s.final.s, engineLines)
+		s.outputAt = newLineTable(s.output, scriptLines)
+		s.inputAt = newLineTable(s.input.s, scriptLines)
+		s.sourceAt = newLineTable(s.source, plainLines)
+		var m struct {
+			Mappings string `json:"mappings"`
+		}
+		if json.Unmarshal(s.srcMap, &m) != nil {
+			s.badSrcMap = true
+			return
+		}
+		s.segments = decodeMappings(m.Mappings)
+	})
+}
+
+// sourceOf gives the offset in the agent's text of an offset in the final code.
+func (s *steps) sourceOf(off int) (int, bool) {
+	out, ok := s.final.origin(off)
+	if !ok && out < 0 {
+		return 0, false
+	}
+	in, ok := s.inputOf(out)
+	if !ok {
+		return 0, false
+	}
+	code, ok := s.input.origin(in)
+	if !ok {
+		return 0, false
+	}
+	src, ok := s.code.origin(code)
+	return src, ok || src >= 0
+}
+
+// inputOf follows the compiler's source map: the nearest segment at or before the offset counts.
+func (s *steps) inputOf(off int) (int, bool) {
+	s.load()
+	line, col := s.outputAt.utf16(min(off, len(s.output)))
+	if line >= len(s.segments) {
+		return 0, false
+	}
+	list := s.segments[line]
+	i := sort.Search(len(list), func(i int) bool { return list[i].col > col }) - 1
+	if i < 0 {
+		if len(list) == 0 {
+			return 0, false
+		}
+		i = 0
+	}
+	in := s.inputAt.atUTF16(list[i].line, list[i].srcCol)
+	return in, in >= 0
+}
+
+// Position gives the place in the agent's own text of a place in Code. All count from 1; genCol counts bytes, as
+// QuickJS does, and col counts characters. ok is false for code that stands for no place in the text.
+func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
+	p.steps.load()
+	off := p.steps.finalAt.atByte(genLine-1, max(genCol, 1)-1)
+	if off < 0 {
+		return 0, 0, false
+	}
+	src, ok := p.steps.sourceOf(off)
+	if !ok {
+		return 0, 0, false
+	}
+	line, col = p.steps.sourceAt.position(src)
+	return line, col, true
+}
+
+// stackPlace matches a place of the program in a frame of a stack trace: "at boom (program.js:3:34)".
+var stackPlace = regexp.MustCompile(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
+
+// Locate gives the place in the agent's own text of the topmost frame of an engine's stack trace that stands for one.
+func (p *Program) Locate(stack string) (line, col int, ok bool) {
+	for _, m := range stackPlace.FindAllStringSubmatch(stack, 200) {
+		l, _ := strconv.Atoi(m[1])
+		c, _ := strconv.Atoi(m[2])
+		if line, col, ok = p.Position(l, c); ok {
+			return line, col, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Frame draws the lines of the agent's text around a place, with a caret below it; "" for a place that isn't there.
+func (p *Program) Frame(line, col int) string {
+	p.steps.load()
+	return frame(p.steps.sourceAt, line, col)
+}
+
+// decodeMappings reads the mappings of a source map (ECMA-426, 8): lines separated by ';', segments by ',', each of
+// one, four or five numbers in base64 VLQ, relative to those of the segment before.
+func decodeMappings(s string) [][]segment {
+	var lines [][]segment
+	var cur []segment
+	var line, srcCol int
+	for _, l := range strings.Split(s, ";") {
+		cur = nil
+		col := 0
+		for _, seg := range strings.Split(l, ",") {
+			var v [5]int
+			n := 0
+			for seg != "" && n < len(v) {
+				var ok bool
+				if v[n], seg, ok = vlq(seg); !ok {
+					break
+				}
+				n++
+			}
+			if n == 0 {
+				continue
+			}
+			col += v[0]
+			if n < 4 {
+				continue
+			}
+			line, srcCol = line+v[2], srcCol+v[3]
+			cur = append(cur, segment{col, line, srcCol})
+		}
+		lines = append(lines, cur)
+	}
+	return lines
+}
+
+const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+// vlq reads one number and gives the rest.
+func vlq(s string) (v int, rest string, ok bool) {
+	for i, shift := 0, 0; i < len(s) && shift < 60; i, shift = i+1, shift+5 {
+		d := strings.IndexByte(base64Digits, s[i])
+		if d < 0 {
+			return 0, "", false
+		}
+		v |= (d & 31) << shift
+		if d < 32 {
+			if v&1 != 0 {
+				v = -v
+			}
+			return v >> 1, s[i+1:], true
+		}
+	}
+	return 0, "", false
+}

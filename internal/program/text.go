@@ -1,0 +1,182 @@
+package program
+
+import (
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// A text is a string made from an earlier one (its parent) by keeping some of it and adding to it. It knows for each
+// byte where in the parent it comes from, so that positions can be followed back through any number of steps.
+type text struct {
+	s      string
+	pieces []piece // in the order of at; together they cover s
+}
+
+// A piece is a run of bytes of a text. from is where the parent has them; for bytes that were added, it is the place
+// in the parent that they stand for, or -1 for none.
+type piece struct {
+	at, from int
+	added    bool
+}
+
+// origin gives the place in the parent that the byte at off comes from. ok is false for bytes that were added, and
+// pos is then the place they stand for, or -1.
+func (t *text) origin(off int) (pos int, ok bool) {
+	i := sort.Search(len(t.pieces), func(i int) bool { return t.pieces[i].at > off }) - 1
+	if i < 0 {
+		return -1, false
+	}
+	p := t.pieces[i]
+	if p.added {
+		return p.from, false
+	}
+	return p.from + off - p.at, true
+}
+
+// A textBuilder builds a text.
+type textBuilder struct {
+	parent string
+	b      strings.Builder
+	pieces []piece
+}
+
+// keep adds parent[from:to].
+func (b *textBuilder) keep(from, to int) {
+	if from >= to {
+		return
+	}
+	b.pieces = append(b.pieces, piece{at: b.b.Len(), from: from})
+	b.b.WriteString(b.parent[from:to])
+}
+
+// keepByte adds one byte that stands at a place of the parent, or comes from an earlier text that stood there.
+func (b *textBuilder) keepByte(c byte, at int) {
+	if n := len(b.pieces); n == 0 || b.pieces[n-1].added || b.pieces[n-1].from+b.b.Len()-b.pieces[n-1].at != at {
+		b.pieces = append(b.pieces, piece{at: b.b.Len(), from: at})
+	}
+	b.b.WriteByte(c)
+}
+
+// add adds s, which stands for the place at of the parent (-1: for none).
+func (b *textBuilder) add(s string, at int) {
+	if s == "" {
+		return
+	}
+	b.pieces = append(b.pieces, piece{at: b.b.Len(), from: at, added: true})
+	b.b.WriteString(s)
+}
+
+func (b *textBuilder) text() *text { return &text{s: b.b.String(), pieces: b.pieces} }
+
+// An edit replaces s[from:to] by put.
+type edit struct {
+	from, to int
+	put      string
+}
+
+// apply makes a text of s[lo:hi] by edits, which do not overlap. What is put stands for the place it is put at.
+func (b *textBuilder) apply(lo, hi int, edits []edit) {
+	sort.SliceStable(edits, func(i, j int) bool { return edits[i].from < edits[j].from })
+	for _, e := range edits {
+		if e.from < lo || e.to > hi {
+			continue
+		}
+		b.keep(lo, e.from)
+		b.add(e.put, e.from)
+		lo = e.to
+	}
+	b.keep(lo, hi)
+}
+
+// A lineTable holds the offsets at which the lines of a text begin.
+type lineTable struct {
+	s      string
+	starts []int
+}
+
+// The ways to count lines.
+const (
+	plainLines  = iota // "\n", "\r\n" and "\r" end a line: editors, and people
+	scriptLines        // also U+2028 and U+2029: ECMA-262, 12.3, and so esbuild
+	engineLines        // "\n" alone: QuickJS
+)
+
+func newLineTable(s string, how int) *lineTable {
+	t := &lineTable{s: s, starts: append(make([]int, 0, 1+strings.Count(s, "\n")), 0)}
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\n':
+			t.starts = append(t.starts, i+1)
+		case how != engineLines && c == '\r':
+			if i+1 < len(s) && s[i+1] == '\n' {
+				i++
+			}
+			t.starts = append(t.starts, i+1)
+		case how == scriptLines && c == 0xe2 && i+2 < len(s) && s[i+1] == 0x80 && (s[i+2] == 0xa8 || s[i+2] == 0xa9):
+			t.starts = append(t.starts, i+3)
+		}
+	}
+	return t
+}
+
+// line gives the number of the line (from 0) that holds off.
+func (t *lineTable) line(off int) int {
+	return sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > off }) - 1
+}
+
+// text gives the line without what ends it; "" for a line that isn't there.
+func (t *lineTable) text(line int) string {
+	if line < 0 || line >= len(t.starts) {
+		return ""
+	}
+	end := len(t.s)
+	if line+1 < len(t.starts) {
+		end = t.starts[line+1]
+	}
+	return strings.TrimRight(t.s[t.starts[line]:end], "\r\n\u2028\u2029")
+}
+
+// position gives the line and column of off, from 1, the column in characters.
+func (t *lineTable) position(off int) (line, col int) {
+	off = min(max(off, 0), len(t.s))
+	l := t.line(off)
+	return l + 1, utf8.RuneCountInString(t.s[t.starts[l]:off]) + 1
+}
+
+// atByte gives the offset of a line (from 0) and a column in bytes (from 0), or -1.
+func (t *lineTable) atByte(line, col int) int {
+	if line < 0 || line >= len(t.starts) || col < 0 {
+		return -1
+	}
+	return min(t.starts[line]+col, len(t.s))
+}
+
+// atUTF16 gives the offset of a line (from 0) and a column in UTF-16 units (from 0), or -1.
+func (t *lineTable) atUTF16(line, col int) int {
+	if line < 0 || line >= len(t.starts) || col < 0 {
+		return -1
+	}
+	off := t.starts[line]
+	for col > 0 && off < len(t.s) {
+		r, n := utf8.DecodeRuneInString(t.s[off:])
+		col--
+		if r > 0xffff {
+			col--
+		}
+		off += n
+	}
+	return off
+}
+
+// utf16 gives the column of off in its line in UTF-16 units, from 0, and the line, from 0.
+func (t *lineTable) utf16(off int) (line, col int) {
+	line = t.line(off)
+	for _, r := range t.s[t.starts[line]:off] {
+		col++
+		if r > 0xffff {
+			col++
+		}
+	}
+	return line, col
+}

@@ -1,0 +1,300 @@
+package program
+
+import (
+	"fmt"
+)
+
+// callText calls what it is given where that is a function and no class, and gives its value. A function that takes
+// an argument gets the tools, which is what such functions are written for: async ({ github }) => { ... }.
+const callText = `((f) => typeof f !== "function" || f.toString().startsWith("class") ? f : f.length > 0 ? f(globalThis.tools) : f())`
+
+const valueName = "__value"
+
+// A valuer finds out what the value of a program is and writes it down: as `return` before the last expressions, or
+// behind all statements. The order of precedence: a `return` that is reached; the default export, called; main() or
+// run(), called; the last expression. Functions that the program calls itself are not called again.
+type valuer struct {
+	reader
+	body  []stmt
+	def   string // name of the default export
+	edits []edit
+	tail  string // what follows the last statement
+	note  string // why there is no value
+	saved bool   // the value is kept in a variable until the end
+}
+
+// value sets edits and tail.
+func (v *valuer) value() {
+	if v.def != "" && v.callable(v.def) {
+		v.tail = "return await " + callText + "(" + v.def + ");\n"
+		return
+	}
+	for _, name := range [...]string{"main", "run"} {
+		if f, ok := v.declared(name); ok && f.isFunction && !v.used(name, f.stmt) {
+			v.tail = "return await " + callText + "(" + name + ");\n"
+			return
+		}
+	}
+	if last := v.lastYield(); last >= 0 {
+		v.yield(v.body[last], v.laterRuns(last))
+		if v.saved {
+			v.tail = "return await " + valueName + ";\n"
+		}
+		return
+	}
+	v.lonely()
+}
+
+// callable says whether the default export has still to be called.
+func (v *valuer) callable(name string) bool {
+	f, ok := v.declared(name)
+	return !ok || !v.used(name, f.stmt)
+}
+
+// A declaration is where a name is declared at the top of the program.
+type declaration struct {
+	stmt       stmt
+	isFunction bool
+	params     bool // the function takes parameters
+}
+
+// declared finds the function or the single variable that a statement of the body declares.
+func (v *valuer) declared(name string) (declaration, bool) {
+	for _, s := range v.body {
+		if n, d := v.declaration(s); n == name {
+			return d, true
+		}
+	}
+	return declaration{}, false
+}
+
+func (v *valuer) declaration(s stmt) (string, declaration) {
+	d := declaration{stmt: s}
+	k := s.lo
+	switch {
+	case s.form == function:
+		d.isFunction = true
+		if v.is(k, "async") {
+			k++
+		}
+		if k++; v.is(k, "*") {
+			k++
+		}
+		d.params = v.is(k+1, "(") && !v.is(k+2, ")")
+		return v.text(k), d
+	case s.form == class:
+		return v.text(k + 1), d
+	case v.is(k, "const"), v.is(k, "let"), v.is(k, "var"):
+		if v.is(k+2, "=") {
+			d.isFunction, d.params = v.isFunction(k+3, s.hi)
+		}
+		return v.text(k + 1), d
+	}
+	return "", d
+}
+
+// isFunction says whether the expression [lo, hi) is a function or an arrow function, and whether that takes parameters.
+func (v *valuer) isFunction(lo, hi int) (ok, params bool) {
+	if v.is(hi-1, ";") {
+		hi--
+	}
+	for lo < hi && v.is(lo, "(") && v.after(lo) == hi {
+		lo, hi = lo+1, hi-1
+	}
+	if v.is(lo, "async") && lo+1 < hi && (v.list[lo+1].kind == word || v.is(lo+1, "(") && v.is(v.after(lo+1), "=>")) {
+		lo++
+	}
+	switch {
+	case lo >= hi:
+		return false, false
+	case v.is(lo, "function"):
+		k := lo + 1
+		for k < hi && !v.is(k, "(") {
+			k++
+		}
+		return k < hi && v.functionEnd(lo) >= hi, !v.is(k+1, ")")
+	case v.is(lo, "("):
+		return v.is(v.after(lo), "=>") && !v.comma(lo, hi), !v.is(lo+1, ")")
+	}
+	return v.list[lo].kind == word && v.is(lo+1, "=>") && !v.comma(lo, hi), true
+}
+
+// comma says whether a ',' stands in [lo, hi) outside brackets.
+func (v *valuer) comma(lo, hi int) bool {
+	for i := lo; i < hi; i++ {
+		if v.list[i].kind == open {
+			i = v.after(i) - 1
+		} else if v.is(i, ",") {
+			return true
+		}
+	}
+	return false
+}
+
+// used says whether the program mentions a name outside the statement that declares it, so that it is called, or
+// handed to what calls it, without our doing.
+func (v *valuer) used(name string, decl stmt) bool {
+	for i := v.body[0].lo; i < v.body[len(v.body)-1].hi; i++ {
+		if i >= decl.lo && i < decl.hi || v.list[i].kind != word || v.text(i) != name {
+			continue
+		}
+		if !v.is(i-1, ".") && !v.is(i-1, "?.") && !(v.is(i+1, ":") && (v.is(i-1, "{") || v.is(i-1, ","))) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastYield gives the index of the statement that holds the last expressions, or -1. Declarations of functions and
+// classes may follow it.
+func (v *valuer) lastYield() int {
+	for i := len(v.body) - 1; i >= 0; i-- {
+		switch s := v.body[i]; s.form {
+		case function, class, empty:
+		case other:
+			v.note = v.noteOn(s)
+			return -1
+		default:
+			return i
+		}
+	}
+	return -1
+}
+
+// noteOn says why a program that ends in s has no value.
+func (v *valuer) noteOn(s stmt) string {
+	if name, _ := v.declaration(s); name != "" && v.list[s.lo+1].kind == word {
+		return fmt.Sprintf("the last statement declares %s, but nothing returns it: end the program with `return %s`", name, name)
+	}
+	return ""
+}
+
+// laterRuns says whether statements behind the body's i-th must still run.
+func (v *valuer) laterRuns(i int) bool {
+	for _, s := range v.body[i+1:] {
+		if s.form != function && s.form != empty {
+			return true
+		}
+	}
+	return false
+}
+
+// yield makes the last expressions of s the program's value: by returning it, or by saving it where more must run.
+func (v *valuer) yield(s stmt, save bool) {
+	switch s.form {
+	case expression:
+		v.yieldExpression(s, save)
+	case braces, try:
+		for _, p := range s.parts {
+			v.yieldLast(v.statements(p[0], p[1]), save)
+		}
+	case branch, labeled:
+		for _, p := range s.parts {
+			v.yieldLast(v.statements(p[0], p[1]), save)
+		}
+	case choice:
+		v.yieldCases(s, save)
+	}
+}
+
+// yieldLast yields the last of some statements, if that has a value.
+func (v *valuer) yieldLast(list []stmt, save bool) {
+	for i := len(list) - 1; i >= 0; i-- {
+		if f := list[i].form; f == function || f == empty {
+			continue
+		}
+		v.yield(list[i], save)
+		return
+	}
+}
+
+// yieldCases yields the last expression of each case of a switch.
+func (v *valuer) yieldCases(s stmt, save bool) {
+	lo, hi := s.parts[0][0], s.parts[0][1]
+	for lo < hi {
+		for lo < hi && !v.is(lo, ":") { // case E:, default:
+			if lo = max(v.skip(lo), lo+1); lo < hi && v.is(lo, "?") {
+				return // a conditional has a ':' of its own
+			}
+		}
+		var list []stmt
+		for lo++; lo < hi && !v.is(lo, "case") && !v.is(lo, "default"); {
+			st := v.statement(lo, hi)
+			list, lo = append(list, st), st.hi
+		}
+		if n := len(list); n > 0 && v.is(list[n-1].lo, "break") && v.is(list[n-1].lo+1, ";") {
+			v.yieldLast(list[:n-1], save)
+		} else if lo >= hi {
+			v.yieldLast(list, save)
+		}
+	}
+}
+
+func (v *valuer) yieldExpression(s stmt, save bool) {
+	lo, hi := s.lo, s.hi
+	if v.is(hi-1, ";") {
+		hi--
+	}
+	if hi <= lo {
+		return
+	}
+	start, end := v.list[lo].start, v.list[hi-1].end
+	before, after := "return await (", ")"
+	if save {
+		before, v.saved = valueName+" = (", true
+	}
+	if v.is(lo, "void") && v.isCall(lo+1, hi) { // void main()
+		v.edits = append(v.edits, edit{start, v.list[lo].end, ""})
+	} else if v.isCalled(lo, hi) {
+		before, after = before+callText+"(", "))"
+	}
+	v.edits = append(v.edits, edit{start, start, before}, edit{end, end, after})
+}
+
+// isCall says whether [lo, hi) is a chain of names and calls.
+func (v *valuer) isCall(lo, hi int) bool {
+	for i := lo; i < hi; {
+		switch {
+		case v.is(i, "("):
+			i = v.after(i)
+		case v.list[i].kind == word && !operatorWords[v.text(i)], v.is(i, "."), v.is(i, "?."):
+			i++
+		default:
+			return false
+		}
+	}
+	return v.is(hi-1, ")")
+}
+
+// isCalled says whether a last expression is a function that wants to be called: written there, named there and
+// declared in the program, or given to module.exports.
+func (v *valuer) isCalled(lo, hi int) bool {
+	if ok, _ := v.isFunction(lo, hi); ok {
+		return true
+	}
+	if v.is(lo, "module") && v.is(lo+1, ".") && v.is(lo+2, "exports") && v.is(lo+3, "=") {
+		return true
+	}
+	if hi == lo+1 && v.list[lo].kind == word {
+		d, ok := v.declared(v.text(lo))
+		return ok && d.isFunction
+	}
+	return false
+}
+
+// lonely calls the function that a program which consists of declarations ends in, if nothing else does and it needs
+// no arguments.
+func (v *valuer) lonely() {
+	if len(v.body) == 0 {
+		return
+	}
+	for _, s := range v.body {
+		if s.form != function && s.form != class && s.form != empty && !v.is(s.lo, "const") && !v.is(s.lo, "let") && !v.is(s.lo, "var") {
+			return
+		}
+	}
+	name, d := v.declaration(v.body[len(v.body)-1])
+	if name != "" && d.isFunction && !d.params && !v.used(name, d.stmt) {
+		v.tail, v.note = "return await "+name+"();\n", ""
+	}
+}
