@@ -105,6 +105,9 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	defer context.AfterFunc(s.ctx, cancel)()
 
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
+	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
+		c.Arguments = args
+	}
 	if trimmed := bytes.TrimSpace(c.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {
 		c.Arguments = nil
 	} else if trimmed[0] != '{' {

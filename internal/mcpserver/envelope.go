@@ -16,6 +16,7 @@ type envelope struct {
 	version string          // in _meta of the parameters
 	name    string          // parameter name
 	args    json.RawMessage // parameter arguments
+	argsAt  [2]int          // where args stands in the message
 }
 
 // maxDepth is how deep a message may nest; the SDK's own bound is the same.
@@ -49,7 +50,12 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	e.method = text(field(raw, ms, "method"))
 	params := field(raw, ms, "params")
 	pm, _ := members(params)
-	e.name, e.args = text(field(params, pm, "name")), field(params, pm, "arguments")
+	e.name = text(field(params, pm, "name"))
+	if e.args = field(params, pm, "arguments"); e.args != nil {
+		// A field is a part of its object's bytes: what is left of their capacity says where.
+		at := cap(raw) - cap(e.args)
+		e.argsAt = [2]int{at, at + len(e.args)}
+	}
 	if meta := field(params, pm, "_meta"); meta != nil {
 		mm, _ := members(meta)
 		e.version = text(field(meta, mm, mcp.MetaKeyProtocolVersion))

@@ -79,6 +79,7 @@ func (h *handler) close() { h.sessions.stop() }
 // slow, 413 body too large, 503 too much under way.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if msg := h.srv.foreign(r); msg != "" {
+		hangUp(w)
 		refuse(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
 		return
 	}
@@ -97,6 +98,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.srv.cfg.Principal != nil {
 		var err error
 		if p, err = h.srv.cfg.Principal(r); err != nil {
+			hangUp(w)
 			refuse(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
 			return
 		}
@@ -127,22 +129,39 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal) {
 		h.unsupported(w, e, version)
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
 	if modern(version) || e.version != "" {
 		if msg := h.checkHeaders(r, e, p); msg != "" {
 			refuse(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
 			return
 		}
-		h.stateless.ServeHTTP(w, r)
+		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return
 	}
+	r = withBody(r, body)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients take for a broken transport.
 		refuse(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
 		return
 	}
 	h.inSession(w, r, e, p)
+}
+
+type argumentsKey struct{}
+
+// withoutArguments gives the request to the SDK with the arguments of a call beside it instead of in it: to compare
+// names, the SDK would read them into Go values, which is slow and fails for numbers that a float64 can't hold.
+func withoutArguments(r *http.Request, body []byte, e envelope) *http.Request {
+	if e.method != "tools/call" || len(e.args) == 0 || e.args[0] != '{' {
+		return withBody(r, body)
+	}
+	r = r.WithContext(context.WithValue(r.Context(), argumentsKey{}, e.args))
+	return withBody(r, slices.Concat(body[:e.argsAt[0]], []byte("{}"), body[e.argsAt[1]:]))
+}
+
+func withBody(r *http.Request, body []byte) *http.Request {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return r
 }
 
 // legacyMethods are the requests that the revisions up to 2025-11-25 let a client send and that the SDK knows.
@@ -220,7 +239,7 @@ func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 func (h *handler) body(w *writer, r *http.Request) ([]byte, bool) {
 	limits := h.srv.cfg.Limits
 	if r.ContentLength > limits.Body {
-		w.Header().Set("Connection", "close")
+		hangUp(w)
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
 		return nil, false
 	}
@@ -233,7 +252,7 @@ func (h *handler) body(w *writer, r *http.Request) ([]byte, bool) {
 	case errors.As(err, &big):
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
 	case err != nil:
-		w.Header().Set("Connection", "close")
+		hangUp(w)
 		refuse(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 	case len(body) == 0:
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
@@ -243,11 +262,15 @@ func (h *handler) body(w *writer, r *http.Request) ([]byte, bool) {
 	return nil, false
 }
 
+// hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the body first.
+func hangUp(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
+
 func tooLarge(limit int64) string {
 	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
 }
 
 func (h *handler) busy(w http.ResponseWriter, msg string) {
+	hangUp(w)
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, msg)
 }
