@@ -1,0 +1,301 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// quickWait is the longest that a call waits for a server that is down to be tried again.
+const quickWait = 2 * time.Second
+
+// patientAttempts is the number of failed attempts after which calls don't wait for another.
+const patientAttempts = 3
+
+// maxRounds bounds how often a server may ask for a call to be repeated with the state that it gave (2026-07-28).
+const maxRounds = 3
+
+// Call calls a tool and gives the answer as it came. See upstream.Upstream for what it waits for and when it repeats.
+func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Tool == nil {
+		return nil, tool.Errorf(tool.Internal, "upstream %q: a call without a tool", u.cfg.Name)
+	}
+	args := bytes.TrimSpace(c.Arguments)
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte(`{}`)
+	}
+	if !isObject(args) {
+		return nil, tool.Errorf(tool.Invalid, "%s: the arguments must be a JSON object", c.Tool.Path())
+	}
+	if err := checkJSON(args, maxDepth); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err)
+	}
+	for try := 0; ; try++ {
+		s, err := u.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := u.ask(ctx, s, c, args)
+		if isFault(err, faultSession) {
+			s.over(err)
+			if try == 0 { // it did nothing: it doesn't know us any more
+				continue
+			}
+		}
+		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) {
+			continue // it did nothing: the tool's schema has changed
+		}
+		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {
+			continue // it never heard of the call
+		}
+		u.judge(s, err)
+		if err != nil {
+			e := u.explain(c.Tool, err)
+			e.Msg = u.redact(e.Msg)
+			return nil, e
+		}
+		res, err := tool.ParseResult(answer)
+		if err != nil {
+			return nil, tool.Errorf(tool.Unavailable, "%s answered with something that is not a tool result: %w", c.Tool.Path(), err)
+		}
+		return res, nil
+	}
+}
+
+// gone says whether the session, on which something could not be sent, is over. The end of a process is noticed in two
+// places, one of which may be a little later.
+func (s *session) gone(ctx context.Context) bool {
+	if s.profile.kind == kindStdio {
+		select {
+		case <-s.ctx.Done():
+		case <-ctx.Done():
+		case <-time.After(quickWait):
+		}
+	}
+	return s.ctx.Err() != nil
+}
+
+// ready gives the connection, waiting for one that is being made.
+func (u *Upstream) ready(ctx context.Context) (*session, error) {
+	limit := time.NewTimer(u.cfg.ConnectTimeout)
+	defer limit.Stop()
+	for {
+		u.mu.Lock()
+		s, wake, h := u.current, u.wake, u.snap.Health
+		left := time.Until(u.next)
+		hopeless := u.closed || h.State == tool.NeedsSignIn ||
+			h.State == tool.Down && (u.attempts >= patientAttempts || left > quickWait)
+		var refused error
+		if s != nil && s.ctx.Err() == nil {
+			if ok, wait := u.breaker.allow(time.Now()); !ok {
+				refused = tool.Errorf(tool.Unavailable, "upstream %q is not called for now, because its calls fail one after the other (%s): try again in %s",
+					u.cfg.Name, u.breaker.last, wait.Round(time.Second))
+			}
+		}
+		u.mu.Unlock()
+		switch {
+		case refused != nil:
+			return nil, refused
+		case s != nil && s.ctx.Err() == nil:
+			return s, nil
+		case hopeless:
+			return nil, u.unavailable(h, left)
+		}
+		select {
+		case <-wake:
+		case <-limit.C:
+			return nil, u.unavailable(h, left)
+		case <-ctx.Done():
+			return nil, ended(ctx, u.cfg.Name)
+		}
+	}
+}
+
+// unavailable says that there is no connection, why, and what to do.
+func (u *Upstream) unavailable(h tool.Health, next time.Duration) error {
+	switch {
+	case h.State == tool.NeedsSignIn:
+		return tool.Errorf(tool.Unavailable, "upstream %q needs sign-in: %s; run: biplane connect %s", u.cfg.Name, h.Reason, u.cfg.Name)
+	case h.State == tool.Connecting:
+		return tool.Errorf(tool.Unavailable, "upstream %q is still connecting: try again later", u.cfg.Name)
+	case next > time.Second:
+		return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; it is tried again in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
+	}
+	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
+}
+
+// ended is the error of a call whose ctx is done.
+func ended(ctx context.Context, name string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &tool.Error{Kind: tool.Timeout, Msg: fmt.Sprintf("upstream %q did not answer before the deadline", name), Err: context.Cause(ctx)}
+	}
+	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
+}
+
+// ask makes the call, in as many rounds as the server needs to remember what it was doing.
+func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
+	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress}
+	if d, ok := u.cfg.Timeouts[c.Tool.Name]; ok {
+		q.idle = d
+	}
+	q.ceiling = max(u.cfg.MaxTime, q.idle)
+	if q.progress == nil {
+		q.progress = func(tool.Progress) {} // still asked for: it renews the time
+	}
+	q.params = boundHeaders(s.bound(c.Tool.Name), args)
+	base := append(append([]byte(`"name":`), quote(c.Tool.Name)...), `,"arguments":`...)
+	base = append(base, args...)
+	q.fields = base
+	for round := 1; ; round++ {
+		answer, err := s.request(ctx, q)
+		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
+			return answer, err
+		}
+		state, err := unfinished(answer)
+		if err != nil || state == nil {
+			return answer, err
+		}
+		if round == maxRounds {
+			return nil, faultf(faultGarbled, "asked to be called again too often")
+		}
+		q.fields = append(append(append([]byte(nil), base...), `,"requestState":`...), state...)
+		if !sleep(ctx, retryDelay(round)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// An inputRequired is the error of a tool that asks something back.
+type inputRequired struct{ what string }
+
+func (e inputRequired) Error() string { return e.what }
+
+// unfinished looks at the resultType of an answer (2026-07-28). It gives the state to call again with, if the server only
+// wants to be called again.
+func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
+	var v struct {
+		Type     string `json:"resultType"`
+		Requests map[string]struct {
+			Method string `json:"method"`
+			Params struct {
+				Message string `json:"message"`
+			} `json:"params"`
+		} `json:"inputRequests"`
+		State json.RawMessage `json:"requestState"`
+	}
+	if json.Unmarshal(answer, &v) != nil || v.Type == "" || v.Type == "complete" {
+		return nil, nil
+	}
+	if v.Type != "input_required" {
+		return nil, faultf(faultGarbled, "answered with a result of type %q, which we don't know", cleanLine(v.Type, 60))
+	}
+	if len(v.Requests) == 0 && len(v.State) > 0 {
+		return v.State, nil
+	}
+	var asked []string
+	for _, r := range v.Requests {
+		what := r.Method
+		if r.Params.Message != "" {
+			what += ": " + r.Params.Message
+		}
+		asked = append(asked, what)
+	}
+	return nil, inputRequired{cleanLine(strings.Join(asked, "; "), 300)}
+}
+
+// judge tells the breaker how a call went, and has the connection looked at where that is in doubt.
+func (u *Upstream) judge(s *session, err error) {
+	f, isFault := faultOf(err)
+	doubt := false
+	u.mu.Lock()
+	before := u.snap.Health
+	switch {
+	case err == nil, !isFault && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+		u.breaker.succeeded() // the server answered, if only with an error
+	case !isFault:
+		u.breaker.undecided()
+	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
+		u.breaker.failed(time.Now(), cleanLine(f.msg, 200))
+		doubt = true
+	case f.kind == faultTimeout:
+		u.breaker.undecided()
+		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // not a word in all that time
+	default:
+		u.breaker.undecided()
+	}
+	after := before
+	if u.current == s {
+		after = u.health()
+		if before.Stale { // of the list, which calls say nothing of
+			after = before
+		}
+	}
+	u.mu.Unlock()
+	if after != before {
+		u.update(func() {
+			if u.current == s {
+				u.snap.Health = u.health()
+			}
+		})
+	}
+	if doubt {
+		select {
+		case u.probes <- s:
+		default:
+		}
+	}
+}
+
+// explain makes an error for whoever called: which tool, what happened, whether it may have taken effect.
+func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
+	path := t.Path()
+	if e, ok := wireError(err); ok {
+		return answeredError(path, e)
+	}
+	var in inputRequired
+	if errors.As(err, &in) {
+		return tool.Errorf(tool.Conflict, "%s asks for input before it goes on (%s), which can't be given here yet: pass it as an argument if the tool takes it, or use another tool", path, in.what)
+	}
+	f, ok := faultOf(err)
+	if !ok {
+		e := tool.AsError(err)
+		if e.Kind == tool.Timeout {
+			return &tool.Error{Kind: tool.Timeout, Msg: path + " did not answer before the deadline; whether it took effect is not known", Err: err}
+		}
+		return e
+	}
+	switch f.kind {
+	case faultTimeout:
+		return &tool.Error{Kind: tool.Timeout, Err: err, Msg: fmt.Sprintf("%s: %s; whether it took effect is not known", path, f.msg)}
+	case faultSize:
+		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
+	case faultSignIn:
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; run: biplane connect %s", u.cfg.Name, f.msg, u.cfg.Name)}
+	case faultUnsent, faultSession, faultClosed:
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
+	}
+	return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
+}
+
+// answeredError is the error of a call that the server answered with one.
+func answeredError(path string, e *jsonrpc.Error) *tool.Error {
+	msg := cleanLine(e.Message, 2000)
+	lower := strings.ToLower(msg)
+	kind := tool.Unavailable
+	switch {
+	case e.Code == jsonrpc.CodeMethodNotFound,
+		e.Code == jsonrpc.CodeInvalidParams && (strings.Contains(lower, "unknown tool") || strings.Contains(lower, "not found")):
+		kind = tool.NotFound
+	case e.Code == jsonrpc.CodeInvalidParams, e.Code == jsonrpc.CodeInvalidRequest:
+		kind = tool.Invalid
+	}
+	return &tool.Error{Kind: kind, Err: e, Msg: fmt.Sprintf("%s failed: %s (JSON-RPC error %d)", path, msg, e.Code)}
+}

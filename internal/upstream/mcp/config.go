@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// complete checks a configuration and fills in the defaults. Its errors name the upstream and the setting.
+func (c *Config) complete() error {
+	bad := func(format string, a ...any) error {
+		return tool.Errorf(tool.Invalid, "upstream %q: "+format, append([]any{c.Name}, a...)...)
+	}
+	switch {
+	case c.Name == "":
+		return tool.Errorf(tool.Invalid, "upstream without a name")
+	case c.Command == "" && c.URL == "":
+		return bad("give a command to run or the url of a server")
+	case c.Command != "" && c.URL != "":
+		return bad("give either a command or a url, not both")
+	case c.Timeout < 0 || c.MaxTime < 0 || c.ConnectTimeout < 0:
+		return bad("a timeout is negative")
+	case c.MaxMessage < 0:
+		return bad("the largest message is negative")
+	}
+	for name, d := range c.Timeouts {
+		if d <= 0 {
+			return bad("the timeout of tool %q is not positive", name)
+		}
+	}
+	if why := c.setType(); why != "" {
+		return bad("%s", why)
+	}
+	if why := c.checkURL(); why != "" {
+		return bad("%s", why)
+	}
+	for k, v := range c.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return bad("the environment variable %q can't be set", k)
+		}
+	}
+	c.defaults()
+	return nil
+}
+
+func (c *Config) defaults() {
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.MaxTime == 0 {
+		c.MaxTime = max(defaultMaxTime, c.Timeout)
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = defaultConnectTimeout
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = defaultMaxMessage
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("upstream", c.Name)
+	if c.ClientName == "" {
+		c.ClientName = "biplane"
+	}
+	if c.ClientVersion == "" {
+		c.ClientVersion = "dev"
+	}
+}
+
+// setType settles the kind of transport and says what is wrong with it.
+func (c *Config) setType() string {
+	switch strings.ToLower(c.Type) {
+	case "":
+		if c.Command != "" {
+			c.Type = kindStdio
+		}
+		return ""
+	case kindStdio:
+		c.Type = kindStdio
+	case kindHTTP, "streamable-http", "streamable_http", "streamablehttp": // as various clients write it
+		c.Type = kindHTTP
+	case kindSSE:
+		c.Type = kindSSE
+	default:
+		return "type " + string(quote(c.Type)) + " is not known: it is one of stdio, http, sse"
+	}
+	if c.Type == kindStdio && c.Command == "" {
+		return "type stdio needs a command"
+	}
+	if c.Type != kindStdio && c.URL == "" {
+		return "type " + c.Type + " needs a url"
+	}
+	return ""
+}
+
+// checkURL says what is wrong with the address and the headers. It does not repeat their values: they may be secret.
+func (c *Config) checkURL() string {
+	if c.URL == "" {
+		if len(c.Headers) > 0 {
+			return "headers are for servers with a url"
+		}
+		return ""
+	}
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return "the url can't be read"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "the url must begin with http:// or https://"
+	case u.Host == "":
+		return "the url names no host"
+	}
+	for k, v := range c.Headers {
+		switch http.CanonicalHeaderKey(k) {
+		case "Content-Type", "Content-Length", "Accept", "Transfer-Encoding", "Connection", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id":
+			return "the header " + string(quote(k)) + " is set by the protocol"
+		}
+		if !isToken(k) {
+			return "the header name " + string(quote(k)) + " is not valid"
+		}
+		if strings.ContainsAny(v, "\r\n\x00") {
+			return "the value of header " + string(quote(k)) + " contains a line break"
+		}
+	}
+	return ""
+}
+
+// address is the parsed URL; nil without one.
+func (c *Config) address() *url.URL {
+	if c.URL == "" {
+		return nil
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil // complete refused it
+	}
+	u.Fragment = ""
+	return u
+}
+
+func (c *Config) headers() http.Header {
+	h := http.Header{}
+	for k, v := range c.Headers {
+		h.Set(k, v)
+	}
+	return h
+}

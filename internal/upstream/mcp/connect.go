@@ -1,0 +1,231 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// connect makes a connection and lists the tools, in the way that worked last time if there is one.
+func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
+	u.mu.Lock()
+	known := u.known
+	u.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, u.cfg.ConnectTimeout,
+		faultf(faultTimeout, "was not ready within %s", u.cfg.ConnectTimeout))
+	defer cancel()
+	s, err := u.open(ctx, known)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if known != (profile{}) && !isFault(err, faultUnsent, faultSignIn) {
+			u.update(func() { u.known = profile{} }) // it may have become another: look again next time
+		}
+		return nil, nil, err
+	}
+	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+	if e, ok := wireError(err); ok && s.ctx.Err() == nil {
+		u.mu.Lock()
+		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken}
+		u.mu.Unlock()
+		old.trouble = fmt.Sprintf("its tools can't be listed: %s", cleanLine(e.Message, 300))
+		return s, old, nil
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		s.close()
+		return nil, nil, err
+	}
+	s.bind(list.bindings)
+	return s, list, nil
+}
+
+// open makes a session with the transport that is configured or known, or finds out which it is.
+func (u *Upstream) open(ctx context.Context, known profile) (*session, error) {
+	switch {
+	case u.kind == kindStdio:
+		s, err := u.dial(ctx, kindStdio, known.version)
+		if isFault(err, faultUnsent, faultLost) && known.version == "" && ctx.Err() == nil && s != nil {
+			// Some servers of earlier revisions exit when the first thing they hear is not initialize.
+			s, err = u.dial(ctx, kindStdio, newestStateful)
+		}
+		return opened(s, err)
+	case u.kind != "":
+		return opened(u.dial(ctx, u.kind, known.version))
+	case known.kind != "":
+		return opened(u.dial(ctx, known.kind, known.version))
+	}
+	s, err := u.dial(ctx, kindHTTP, "")
+	f, ok := faultOf(err)
+	if !ok || !slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, f.status) {
+		return opened(s, err)
+	}
+	s, err2 := u.dial(ctx, kindSSE, "")
+	if err2 != nil && !isFault(err2, faultSignIn) {
+		return nil, &fault{kind: f.kind, status: f.status, err: err2, msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
+	}
+	return opened(s, err2)
+}
+
+// opened drops the session of a failed dial.
+func opened(s *session, err error) (*session, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// dial makes one connection and agrees on a revision. With an error the session is closed; it is nil if not even the
+// transport could be opened.
+func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, error) {
+	var t transport
+	switch kind {
+	case kindStdio:
+		cmd, err := u.command()
+		if err != nil {
+			return nil, err
+		}
+		t = newStdio(cmd, u.cfg.MaxMessage, u.ring)
+	case kindHTTP:
+		t = newStreamable(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.MaxMessage))
+	case kindSSE:
+		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.MaxMessage))
+	}
+	s := newSession(t, u.log)
+	s.profile.kind = kind
+	if err := t.start(ctx, s); err != nil {
+		s.close()
+		return nil, err
+	}
+	if err := s.handshake(ctx, u.me, version); err != nil {
+		if s.ctx.Err() != nil { // it says more than that our message could not be sent
+			err = s.cause()
+		}
+		s.close()
+		return s, err
+	}
+	return s, nil
+}
+
+// The numbers of keeping a list current.
+const (
+	settleTime  = 100 * time.Millisecond // after word of a change, for more of it
+	listSpacing = time.Second            // between lists, however often a server says that they changed
+)
+
+// serve keeps the list of tools current until the connection is over or ctx is done.
+func (u *Upstream) serve(ctx context.Context, s *session) error {
+	if s.modern.Load() && s.watching {
+		s.wg.Go(s.listen)
+	}
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
+	if u.stale() {
+		again.Reset(firstRetry)
+	}
+	var last time.Time
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return faultf(faultClosed, "closed")
+		case <-s.ctx.Done():
+			return s.cause()
+		case p := <-u.probes:
+			if p == s {
+				u.check(ctx, s)
+			}
+			continue
+		case <-s.changed:
+			again.Reset(max(settleTime, listSpacing-time.Since(last)))
+			continue
+		case <-again.C:
+		}
+		last = time.Now()
+		if u.refresh(ctx, s) {
+			failures = 0
+			continue
+		}
+		failures++
+		again.Reset(retryDelay(failures + 1))
+	}
+}
+
+// stale says whether the list is to be asked for again.
+func (u *Upstream) stale() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.snap.Health.Stale
+}
+
+// refresh asks for the list again. When that fails, the old one stays, marked stale.
+func (u *Upstream) refresh(ctx context.Context, s *session) bool {
+	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+	if ctx.Err() != nil || s.ctx.Err() != nil {
+		return true // serve sees it
+	}
+	if err != nil {
+		u.log.Warn("tools not listed", "reason", u.reason(err))
+		u.update(func() {
+			u.broken = "its tools can't be listed: " + u.reason(err)
+			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: true}
+		})
+		return false
+	}
+	u.mu.Lock()
+	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) && slices.Equal(u.snap.Broken, list.broken)
+	u.mu.Unlock()
+	if !same {
+		s.bind(list.bindings)
+		u.update(func() { u.listed(list) })
+	}
+	return true
+}
+
+func sameTools(a, b []*tool.Tool) bool {
+	return slices.EqualFunc(a, b, func(x, y *tool.Tool) bool { return string(x.Raw) == string(y.Raw) })
+}
+
+// check asks whether the server is still there, and ends the connection if it is not.
+func (u *Upstream) check(ctx context.Context, s *session) {
+	q := query{method: "ping", idle: 10 * time.Second, once: true}
+	if s.modern.Load() {
+		q.method = "server/discover"
+	}
+	_, err := s.request(ctx, q)
+	if _, answered := wireError(err); err == nil || answered || ctx.Err() != nil {
+		return
+	}
+	if f, ok := faultOf(err); ok && f.kind == faultStatus && f.status < 500 {
+		return // it is there
+	}
+	s.over(&fault{kind: faultLost, msg: "is not answering any more: " + err.Error(), err: err})
+}
+
+// listen subscribes to changes of the list (2026-07-28) for as long as the session lives.
+func (s *session) listen() {
+	for tries := 0; ; tries++ {
+		began := time.Now()
+		_, err := s.request(s.ctx, query{method: "subscriptions/listen", fields: []byte(`"notifications":{"toolsListChanged":true}`)})
+		if s.ctx.Err() != nil {
+			return
+		}
+		if e, ok := wireError(err); ok && e.Code == -32601 {
+			return
+		}
+		if time.Since(began) > longEnough {
+			tries = 0
+		}
+		if !sleep(s.ctx, retryDelay(tries+1)) {
+			return
+		}
+		s.missed() // whatever changed in between
+	}
+}

@@ -1,0 +1,246 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream"
+)
+
+// The bounds of a list of tools and of one definition in it.
+const (
+	maxTools       = 10000
+	maxPages       = 500
+	maxListBytes   = 64 << 20
+	maxToolName    = 256
+	maxDefinition  = 1 << 20
+	maxSchemaDepth = 128
+	maxDescription = 64 << 10
+	maxBroken      = 100 // reported; more are counted
+)
+
+// A toolList is what a server offers.
+type toolList struct {
+	tools    []*tool.Tool
+	broken   []upstream.Broken
+	bindings map[string][]binding
+	trouble  string // why it may not be all, "" if it is
+}
+
+// list asks for all tools, page by page. An error means that there is no list; a list that never ends is cut short and
+// says so. patience is for one page.
+func (s *session) list(ctx context.Context, name string, patience time.Duration) (*toolList, error) {
+	l := &toolList{bindings: map[string][]binding{}}
+	var raw []json.RawMessage
+	cursors := map[string]bool{}
+	cursor, size := "", 0
+	for page := 0; ; page++ {
+		q := query{method: "tools/list", idle: patience}
+		if cursor != "" {
+			q.fields = append([]byte(`"cursor":`), quote(cursor)...)
+		}
+		answer, err := s.request(ctx, q)
+		if e, ok := wireError(err); ok && page == 0 && e.Code == -32601 {
+			return l, nil // it has no tools
+		}
+		if err != nil {
+			return nil, err
+		}
+		var v struct {
+			Tools []json.RawMessage `json:"tools"`
+			Next  string            `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(answer, &v); err != nil {
+			return nil, faultf(faultGarbled, "sent a list of tools that can't be read: %w", err)
+		}
+		raw = append(raw, v.Tools...)
+		size += len(answer)
+		if cursor = v.Next; cursor == "" {
+			break
+		}
+		if why := endless(len(raw), page+1, size, cursors[cursor]); why != "" {
+			l.trouble = why
+			break
+		}
+		cursors[cursor] = true
+	}
+	l.read(name, raw[:min(len(raw), maxTools)], s.profile.kind == kindHTTP && s.profile.modern())
+	return l, nil
+}
+
+// endless says why a list that claims to go on is cut short.
+func endless(tools, pages, size int, again bool) string {
+	const cut = "its list of tools was cut short: "
+	switch {
+	case again:
+		return cut + "it gave the same cursor twice"
+	case tools > maxTools:
+		return fmt.Sprintf("%smore than %d tools", cut, maxTools)
+	case pages >= maxPages:
+		return fmt.Sprintf("%smore than %d pages", cut, maxPages)
+	case size > maxListBytes:
+		return cut + "more than " + byteSize(maxListBytes)
+	}
+	return ""
+}
+
+// read makes tools of definitions. A bad one costs itself only.
+func (l *toolList) read(upstreamName string, raw []json.RawMessage, bound bool) {
+	seen := map[string]bool{}
+	hidden := 0
+	for i, r := range raw {
+		t, err := parseTool(r)
+		if err == nil && seen[t.Name] {
+			err = errors.New("has the same name as an earlier tool, which is kept")
+		}
+		if err == nil && bound {
+			var bs []binding
+			if bs, err = bindings(t.InputSchema); len(bs) > 0 && err == nil {
+				l.bindings[t.Name] = bs
+			}
+		}
+		if err == nil {
+			seen[t.Name] = true
+			t.Upstream = upstreamName
+			l.tools = append(l.tools, t)
+			continue
+		}
+		name := fmt.Sprintf("#%d", i+1)
+		if t != nil && t.Name != "" {
+			name = cleanLine(t.Name, 80)
+		}
+		if len(l.broken) == maxBroken {
+			hidden++
+			continue
+		}
+		l.broken = append(l.broken, upstream.Broken{Tool: name, Reason: cleanLine(err.Error(), 300)})
+	}
+	if hidden > 0 {
+		l.broken = append(l.broken, upstream.Broken{Tool: fmt.Sprintf("%d more", hidden), Reason: "their definitions are no good either"})
+	}
+}
+
+// parseTool reads one definition (MCP Tool). With an error it may still give the name.
+func parseTool(raw json.RawMessage) (*tool.Tool, error) {
+	var f map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &f); err != nil || f == nil {
+		return nil, errors.New("the definition is not an object")
+	}
+	t := &tool.Tool{Raw: raw, Title: text(f["title"]), Description: clip(text(f["description"]), maxDescription)}
+	t.Name = text(f["name"])
+	if err := checkName(t.Name); err != nil {
+		return t, err
+	}
+	if len(raw) > maxDefinition {
+		return t, fmt.Errorf("the definition is larger than %s", byteSize(maxDefinition))
+	}
+	var err error
+	if t.InputSchema, err = inputSchema(f["inputSchema"]); err != nil {
+		return t, err
+	}
+	if s := f["outputSchema"]; isObject(s) && checkJSON(s, maxSchemaDepth) == nil {
+		t.OutputSchema = s
+	}
+	var a map[string]json.RawMessage
+	_ = json.Unmarshal(f["annotations"], &a) // hints only: what is wrong in them is left out
+	if t.Title == "" {
+		t.Title = text(a["title"])
+	}
+	t.Title = cleanLine(t.Title, 200)
+	t.Annotations = tool.Annotations{ReadOnly: hint(a["readOnlyHint"]), Destructive: hint(a["destructiveHint"]),
+		Idempotent: hint(a["idempotentHint"]), OpenWorld: hint(a["openWorldHint"])}
+	var x struct {
+		TaskSupport string `json:"taskSupport"`
+	}
+	if json.Unmarshal(f["execution"], &x) == nil && x.TaskSupport == "required" {
+		return t, errors.New("it can only be run as a task (execution.taskSupport is required), which is not supported yet")
+	}
+	return t, nil
+}
+
+// checkName says what is wrong with a tool's name.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it has no name")
+	case len(name) > maxToolName:
+		return fmt.Errorf("its name is longer than %d bytes", maxToolName)
+	case !utf8.ValidString(name) || strings.ContainsRune(name, utf8.RuneError):
+		return errors.New("its name is not valid UTF-8")
+	}
+	for _, c := range name {
+		if hidden(c) {
+			return fmt.Errorf("its name contains the control character %U", c)
+		}
+	}
+	return nil
+}
+
+// inputSchema checks the schema of the arguments. A missing one, or one that doesn't say that arguments are an object,
+// is harmless.
+func inputSchema(s json.RawMessage) (json.RawMessage, error) {
+	if len(s) == 0 || string(s) == "null" {
+		return json.RawMessage(`{"type":"object"}`), nil
+	}
+	if !isObject(s) {
+		return nil, errors.New("its inputSchema is not an object")
+	}
+	if err := checkJSON(s, maxSchemaDepth); err != nil {
+		return nil, fmt.Errorf("its inputSchema nests deeper than %d levels", maxSchemaDepth)
+	}
+	var f map[string]json.RawMessage
+	if err := json.Unmarshal(s, &f); err != nil {
+		return nil, fmt.Errorf("its inputSchema can't be read: %w", err)
+	}
+	var one string
+	var many []string
+	switch typ := f["type"]; {
+	case len(typ) == 0:
+		return s, nil
+	case json.Unmarshal(typ, &one) == nil && one == "object":
+		return s, nil
+	case json.Unmarshal(typ, &many) == nil:
+		for _, t := range many {
+			if t == "object" {
+				return s, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("its inputSchema has type %s: arguments are always an object", cleanLine(string(f["type"]), 60))
+}
+
+func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
+
+// text is a JSON string, "" if v is none.
+func text(v json.RawMessage) string {
+	var s string
+	_ = json.Unmarshal(v, &s)
+	return s
+}
+
+// hint is a JSON boolean, nil if v is none.
+func hint(v json.RawMessage) *bool {
+	var b *bool
+	if json.Unmarshal(v, &b) != nil {
+		return nil
+	}
+	return b
+}
+
+// clip cuts s to at most n bytes, at the boundary of a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

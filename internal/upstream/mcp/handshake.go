@@ -1,0 +1,207 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// The revisions that we speak, newest first. Since 2026-07-28 there is no handshake: every request says its revision.
+var revisions = [...]string{revision2026, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+const (
+	revision2026   = "2026-07-28"
+	newestStateful = "2025-11-25"
+)
+
+// JSON-RPC error codes of revision 2026-07-28.
+const (
+	codeHeaderMismatch      = -32020
+	codeUnsupportedRevision = -32022
+)
+
+// The kinds of transport, as configuration names them.
+const (
+	kindStdio = "stdio"
+	kindHTTP  = "http"
+	kindSSE   = "sse"
+)
+
+// A profile is how a server turned out to be spoken to. It is remembered, so that coming back is quick.
+type profile struct {
+	kind    string
+	version string
+}
+
+func (p profile) modern() bool { return p.version >= revision2026 }
+
+// probeTimeout is how long a server may be silent to server/discover before it is taken for one that doesn't know it.
+const probeTimeout = 5 * time.Second
+
+// An identity is how we introduce ourselves.
+type identity struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func (c identity) json() []byte {
+	return append(append(append(append([]byte(`{"name":`), quote(c.Name)...), `,"version":`...), quote(c.Version)...), '}')
+}
+
+// handshake agrees on a revision. known is what this server spoke last time, "" if that isn't known.
+func (s *session) handshake(ctx context.Context, me identity, known string) error {
+	switch {
+	case s.profile.kind == kindSSE:
+		return s.initialize(ctx, me, newestStateful)
+	case known != "" && known < revision2026:
+		return s.initialize(ctx, me, newestStateful)
+	}
+	probe, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := make(chan finding, 1)
+	s.wg.Go(func() { found <- s.discover(probe, me) })
+	select {
+	case f := <-found:
+		return s.settle(ctx, me, f)
+	case <-time.After(probeTimeout):
+	case <-ctx.Done():
+		<-found
+		return ctx.Err()
+	}
+	if s.profile.kind != kindStdio {
+		cancel()
+		return s.settle(ctx, me, <-found)
+	}
+	// A server that is slow to start answers both, in order; one that drops what it doesn't know answers the second.
+	err := s.initialize(ctx, me, newestStateful)
+	cancel()
+	if late := <-found; err != nil && late.err == nil {
+		return s.settle(ctx, me, late)
+	}
+	return err
+}
+
+// A discovery is what server/discover answers.
+type discovery struct {
+	Versions     []string     `json:"supportedVersions"`
+	Capabilities capabilities `json:"capabilities"`
+	Meta         struct {
+		Server identity `json:"io.modelcontextprotocol/serverInfo"`
+	} `json:"_meta"`
+}
+
+// A finding is the outcome of asking for it.
+type finding struct {
+	discovery
+	err error
+}
+
+type capabilities struct {
+	Tools *struct {
+		ListChanged bool `json:"listChanged"`
+	} `json:"tools"`
+}
+
+func (c capabilities) watched() bool { return c.Tools != nil && c.Tools.ListChanged }
+
+// settle goes by the outcome of discover.
+func (s *session) settle(ctx context.Context, me identity, f finding) error {
+	err := f.err
+	if err == nil {
+		s.found(f.Meta.Server, f.Capabilities)
+		s.profile.version = revision2026
+		s.modern.Store(true)
+		s.meta = modernMeta(me)
+		s.t.settled(revision2026)
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if isFault(err, faultSignIn, faultUnsent, faultClosed) {
+		return err
+	}
+	version := newestStateful
+	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision {
+		if version = common(e); version == "" || version >= revision2026 {
+			return faultf(faultGarbled, "speaks no revision of MCP that we do: %s", cleanLine(string(e.Data), 200))
+		}
+	}
+	return s.initialize(ctx, me, version)
+}
+
+// common is the newest revision that both sides know, from the data of an UnsupportedProtocolVersionError.
+func common(e *jsonrpc.Error) string {
+	var v struct {
+		Supported []string `json:"supported"`
+	}
+	_ = json.Unmarshal(e.Data, &v)
+	for _, r := range revisions {
+		if slices.Contains(v.Supported, r) {
+			return r
+		}
+	}
+	return ""
+}
+
+// modernMeta is what every request says about us since 2026-07-28: we declare no capability.
+func modernMeta(me identity) []byte {
+	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+`","io.modelcontextprotocol/clientInfo":`), me.json()...)
+	return append(b, `,"io.modelcontextprotocol/clientCapabilities":{}`...)
+}
+
+// discover asks a server of revision 2026-07-28 what it is.
+func (s *session) discover(ctx context.Context, me identity) (f finding) {
+	answer, err := s.request(ctx, query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
+	if f.err = err; err != nil {
+		return f
+	}
+	if json.Unmarshal(answer, &f.discovery) != nil || !slices.Contains(f.Versions, revision2026) {
+		f.err = faultf(faultGarbled, "does not speak %s", revision2026)
+	}
+	return f
+}
+
+// initialize makes the handshake of the revisions before 2026-07-28.
+func (s *session) initialize(ctx context.Context, me identity, version string) error {
+	ask := func(version string) (json.RawMessage, error) {
+		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":{},"clientInfo":`), me.json()...)
+		return s.request(ctx, query{method: "initialize", fields: fields, once: true})
+	}
+	answer, err := ask(version)
+	if e, ok := wireError(err); ok && strings.Contains(strings.ToLower(e.Message), "version") {
+		older := common(e) // a server should answer with its own revision; some refuse instead
+		if older == "" || older >= version {
+			older = revisions[len(revisions)-1]
+		}
+		answer, err = ask(older)
+	}
+	if err != nil {
+		return err
+	}
+	var v struct {
+		Version      string       `json:"protocolVersion"`
+		Capabilities capabilities `json:"capabilities"`
+		Server       identity     `json:"serverInfo"`
+	}
+	if err := json.Unmarshal(answer, &v); err != nil {
+		return faultf(faultGarbled, "answered initialize with something else: %w", err)
+	}
+	if !slices.Contains(revisions[:], v.Version) || v.Version >= revision2026 {
+		return faultf(faultGarbled, "speaks revision %q of MCP, which we don't", cleanLine(v.Version, 40))
+	}
+	s.profile.version = v.Version
+	s.found(v.Server, v.Capabilities)
+	s.t.settled(v.Version)
+	return s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
+}
+
+// found notes what the server says of itself.
+func (s *session) found(server identity, c capabilities) {
+	s.name = cleanLine(strings.TrimSpace(server.Name+" "+server.Version), 120)
+	s.watching = c.watched()
+}

@@ -1,0 +1,155 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Revision 2026-07-28 has a client repeat parts of a message as HTTP headers, for whoever routes or inspects requests
+// without reading them (Streamable HTTP, "Request Metadata").
+
+// A binding says that an argument goes out as the header Mcp-Param-<header> too.
+type binding struct {
+	path   []string // of property names
+	header string
+}
+
+// maxBindingDepth bounds how deep we look for bindings in a schema.
+const maxBindingDepth = 32
+
+// mirror sets the headers that repeat m.
+func mirror(h http.Header, m *message) {
+	h.Set("Mcp-Method", m.method)
+	if m.name != "" {
+		h.Set("Mcp-Name", headerValue(m.name))
+	}
+	for k, v := range m.params {
+		h.Set("Mcp-Param-"+k, v)
+	}
+}
+
+// bindings finds what a tool's schema binds to headers. An error makes the tool unusable over HTTP.
+func bindings(schema json.RawMessage) ([]binding, error) {
+	if !strings.Contains(string(schema), `x-mcp-header`) {
+		return nil, nil
+	}
+	var out []binding
+	seen := map[string]bool{}
+	var walk func(schema json.RawMessage, path []string) error
+	walk = func(schema json.RawMessage, path []string) error {
+		var v struct {
+			Type       json.RawMessage            `json:"type"`
+			Header     json.RawMessage            `json:"x-mcp-header"`
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		if len(path) > maxBindingDepth || json.Unmarshal(schema, &v) != nil {
+			return nil
+		}
+		if v.Header != nil {
+			name, err := bindingName(v.Header, v.Type)
+			if err != nil {
+				return fmt.Errorf("property %q: %w", strings.Join(path, "."), err)
+			}
+			if key := strings.ToLower(name); seen[key] {
+				return fmt.Errorf("property %q: x-mcp-header %q is used twice", strings.Join(path, "."), name)
+			} else {
+				seen[key] = true
+			}
+			out = append(out, binding{append([]string(nil), path...), name})
+		}
+		for name, p := range v.Properties {
+			if err := walk(p, append(path, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return out, walk(schema, nil)
+}
+
+func bindingName(header, typ json.RawMessage) (string, error) {
+	var name, t string
+	if json.Unmarshal(header, &name) != nil || !isToken(name) {
+		return "", fmt.Errorf("x-mcp-header %s is not a header name", cleanLine(string(header), 60))
+	}
+	_ = json.Unmarshal(typ, &t)
+	if t != "string" && t != "integer" && t != "boolean" {
+		return "", fmt.Errorf("x-mcp-header is for strings, integers and booleans, not for type %s", cleanLine(string(typ), 60))
+	}
+	return name, nil
+}
+
+// isToken says whether s can be a header's name (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	for _, c := range s {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", c) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// boundHeaders gives the headers that the arguments are bound to, without their prefix.
+func boundHeaders(bs []binding, args json.RawMessage) map[string]string {
+	if len(bs) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, b := range bs {
+		if v, ok := primitive(lookup(args, b.path)); ok {
+			out[b.header] = headerValue(v)
+		}
+	}
+	return out
+}
+
+// lookup finds the value at a path of property names; nil if there is none.
+func lookup(v json.RawMessage, path []string) json.RawMessage {
+	for _, name := range path {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(v, &m) != nil {
+			return nil
+		}
+		v = m[name]
+	}
+	return v
+}
+
+// primitive is a string, a boolean or an integer as text. Integers that a double can't hold are left out, as the
+// revision asks.
+func primitive(v json.RawMessage) (string, bool) {
+	switch {
+	case len(v) == 0 || string(v) == "null":
+		return "", false
+	case string(v) == "true" || string(v) == "false":
+		return string(v), true
+	case v[0] == '"':
+		var s string
+		err := json.Unmarshal(v, &s)
+		return s, err == nil
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53-1 {
+		return "", false
+	}
+	return strconv.FormatInt(int64(f), 10), true
+}
+
+// headerValue is s as a header's value: as it is where that is safe, else in the revision's Base64 form.
+func headerValue(s string) string {
+	const prefix, suffix = "=?base64?", "?="
+	plain := strings.Trim(s, " \t") == s && !(strings.HasPrefix(s, prefix) && strings.HasSuffix(s, suffix))
+	for i := 0; plain && i < len(s); i++ {
+		plain = s[i] >= 0x20 && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return prefix + base64.StdEncoding.EncodeToString([]byte(s)) + suffix
+}

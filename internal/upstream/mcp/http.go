@@ -1,0 +1,194 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	maxRedirects  = 5
+	maxErrorBody  = 64 << 10 // bytes read of an HTTP error
+	notifyTimeout = 10 * time.Second
+)
+
+// A web is what the two transports over HTTP share: one server's address, the headers that every request to it carries,
+// and the rules for where those may go.
+type web struct {
+	client *http.Client
+	own    *http.Transport // ours to close; nil if the client was given
+	url    *url.URL
+	header http.Header
+	max    int
+}
+
+// newWeb makes a web. given may be nil.
+func newWeb(given *http.Client, u *url.URL, header http.Header, maxMessage int) *web {
+	w := &web{url: u, header: header, max: maxMessage}
+	client := http.Client{}
+	if given != nil {
+		client = *given
+	}
+	if client.Transport == nil {
+		w.own = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    64,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+		client.Transport = w.own
+	}
+	client.Timeout = 0 // streams are long; each exchange has its own end
+	client.CheckRedirect = w.redirect
+	w.client = &client
+	return w
+}
+
+// redirect follows what stays with the same server and the same method: anything else would hand our headers to a
+// stranger, or lose the message.
+func (w *web) redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errors.New("redirected too often")
+	case !sameServer(via[0].URL, r.URL):
+		return fmt.Errorf("redirects to %s://%s, another server than configured: not followed", r.URL.Scheme, r.URL.Host)
+	case r.Method != via[0].Method:
+		return fmt.Errorf("redirects to %s in a way that turns %s into %s: configure that url", r.URL.Path, via[0].Method, r.Method)
+	}
+	return nil
+}
+
+// sameServer says whether to is of the origin of from, or that origin over TLS.
+func sameServer(from, to *url.URL) bool {
+	if from.Scheme == to.Scheme {
+		return hostPort(from) == hostPort(to)
+	}
+	return from.Scheme == "http" && to.Scheme == "https" && strings.EqualFold(from.Hostname(), to.Hostname()) &&
+		(from.Port() == "" || from.Port() == "80") && (to.Port() == "" || to.Port() == "443")
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// do sends one HTTP request with our headers. The error is a *fault, or the end of ctx.
+func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, set func(http.Header)) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, faultf(faultUnsent, "%w", err)
+	}
+	if len(body) == 0 {
+		r.Body, r.GetBody, r.ContentLength = http.NoBody, nil, 0
+	}
+	for k, v := range w.header {
+		r.Header[k] = v
+	}
+	if h := w.header.Get("Host"); h != "" {
+		r.Host = h
+	}
+	set(r.Header)
+	resp, err := w.client.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, httpFault(err)
+	}
+	return resp, nil
+}
+
+// httpFault sorts an error of http.Client.Do.
+func httpFault(err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // the rest is the method and the url, which may hold credentials
+	}
+	var op *net.OpError
+	var tlsErr *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &tlsErr):
+		return faultf(faultUnsent, "can't be reached: %w", err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return faultf(faultLost, "closed the connection without an answer: %w", err)
+	}
+	return faultf(faultLost, "%w", err)
+}
+
+// mediaType is the media type of a response, "" if there is none.
+func mediaType(r *http.Response) string {
+	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		t, _, _ = strings.Cut(r.Header.Get("Content-Type"), ";")
+		t = strings.ToLower(strings.TrimSpace(t))
+	}
+	return t
+}
+
+// refused makes an error of a response whose status is not 2xx, and closes it. A JSON-RPC error in it is kept as the
+// fault's err.
+func refused(r *http.Response, inSession bool) error {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
+	_ = r.Body.Close()
+	f := &fault{kind: faultStatus, status: r.StatusCode}
+	f.msg = fmt.Sprintf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	said := ""
+	if e, ok := errorIn(body); ok {
+		f.err, said = e, cleanLine(e.Message, 300)
+	} else if t := mediaType(r); t == "text/plain" || t == "application/json" {
+		said = snippet(body, 200)
+	}
+	if said != "" {
+		f.msg += ": " + said
+	}
+	if after := cleanLine(r.Header.Get("Retry-After"), 40); after != "" && (r.StatusCode == 429 || r.StatusCode == 503) {
+		f.msg += "; it says to try again after " + after
+	}
+	challenge := cleanLine(r.Header.Get("WWW-Authenticate"), 300)
+	switch {
+	case r.StatusCode == http.StatusUnauthorized,
+		r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(challenge), "insufficient_scope"):
+		f.kind = faultSignIn
+		if challenge != "" {
+			f.msg += " (" + challenge + ")"
+		}
+	case inSession && r.StatusCode == http.StatusNotFound,
+		inSession && r.StatusCode == http.StatusBadRequest && strings.Contains(strings.ToLower(said), "session"):
+		f.kind = faultSession
+	}
+	return f
+}
+
+// readBody reads a whole body, bounded.
+func (w *web) readBody(r io.Reader) ([]byte, error) {
+	var b bytes.Buffer
+	n, err := b.ReadFrom(io.LimitReader(r, int64(w.max)+1))
+	switch {
+	case n > int64(w.max):
+		return nil, tooLarge(w.max)
+	case err != nil:
+		return nil, faultf(faultLost, "broke off in the middle of its answer: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func (w *web) close() {
+	if w.own != nil {
+		w.own.CloseIdleConnections()
+	}
+}

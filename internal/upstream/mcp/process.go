@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A process is a server that runs as our child, in a process group of its own.
+type process struct {
+	stdin, stdout, stderr *os.File // our ends
+
+	done   chan struct{} // closed when it has exited, its group was killed, and it was reaped
+	status string        // how it ended, for people; set before done is closed
+	pid    int
+}
+
+// A command is what to start.
+type command struct {
+	path string
+	args []string
+	env  []string
+	dir  string
+}
+
+// startProcess starts c. The goroutine that starts it also waits for it, on one thread from beginning to end, because
+// the kernel's parent-death signal is tied to that thread.
+func startProcess(c command) (*process, error) {
+	var theirs [3]*os.File
+	p := &process{done: make(chan struct{})}
+	ours := []**os.File{&p.stdin, &p.stdout, &p.stderr}
+	cleanup := func() {
+		for i := range theirs {
+			closeFile(theirs[i])
+			closeFile(*ours[i])
+		}
+	}
+	for i := range theirs {
+		r, w, err := os.Pipe()
+		if err != nil {
+			cleanup()
+			return nil, err
+		}
+		if theirs[i], *ours[i] = w, r; i == 0 {
+			theirs[i], *ours[i] = r, w
+		}
+	}
+	cmd := &exec.Cmd{Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.dir,
+		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2]}
+	started := make(chan error)
+	go p.run(cmd, started)
+	if err := <-started; err != nil {
+		cleanup()
+		return nil, err
+	}
+	for _, f := range theirs {
+		closeFile(f)
+	}
+	return p, nil
+}
+
+func closeFile(f *os.File) {
+	if f != nil {
+		_ = f.Close()
+	}
+}
+
+// run is the life of the process.
+func (p *process) run(cmd *exec.Cmd, started chan<- error) {
+	release := prepare(cmd)
+	defer release()
+	err := cmd.Start()
+	if err == nil {
+		p.pid = cmd.Process.Pid
+	}
+	started <- err
+	if err != nil {
+		return
+	}
+	awaitExit(p.pid)
+	signalGroup(p.pid, true) // whatever it left behind; before it is reaped, so that the number can't be someone else's
+	err = cmd.Wait()
+	p.status = "exited with status 0"
+	if err != nil {
+		p.status = "ended: " + err.Error()
+	}
+	if ps := cmd.ProcessState; ps != nil {
+		p.status = exitStatus(ps)
+	}
+	close(p.done)
+}
+
+// exitStatus tells how a process ended.
+func exitStatus(ps *os.ProcessState) string {
+	if ps.Exited() {
+		return fmt.Sprintf("exited with status %d", ps.ExitCode())
+	}
+	return "was ended by " + strings.TrimPrefix(ps.String(), "signal: ") // "signal: killed (core dumped)"
+}
+
+// exited says whether the process is gone, waiting for that no longer than d.
+func (p *process) exited(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// stop ends the process and its whole group: by closing its input, which is how an MCP server is told to exit, then by
+// asking, then by killing. grace is the patience at each of the first two.
+func (p *process) stop(grace time.Duration) {
+	closeFile(p.stdin)
+	if p.exited(grace) {
+		return
+	}
+	signalGroup(p.pid, false)
+	if p.exited(grace) {
+		return
+	}
+	signalGroup(p.pid, true)
+	<-p.done
+}
+
+// lookPath finds the executable file that name means for a child with environment env and working directory dir. It is
+// exec.LookPath for the child's PATH instead of ours.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		path := name
+		if !filepath.IsAbs(path) && dir != "" {
+			path = filepath.Join(dir, path)
+		}
+		if err := executable(path); err != nil {
+			return "", fmt.Errorf("command %q: %w", name, err)
+		}
+		return filepath.Abs(path)
+	}
+	var path string
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v
+		}
+	}
+	for _, d := range filepath.SplitList(path) {
+		if !filepath.IsAbs(d) { // "" and "." would run what lies in the working directory
+			continue
+		}
+		if p := filepath.Join(d, name); executable(p) == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is not in PATH: install it, or give its full path", name)
+}
+
+func executable(path string) error {
+	fi, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file")
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return errors.New("is a folder")
+	case fi.Mode()&0o111 == 0:
+		return errors.New("is not executable")
+	}
+	return nil
+}
+
+// inherited says whether a server gets this variable of our environment without being given it: what programs need to
+// find each other, their user's folders and the language; no credentials of ours, no settings meant for another server.
+func inherited(key string) bool {
+	switch key {
+	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
+		"SystemRoot", "SystemDrive", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME", "PATHEXT", "COMSPEC":
+		return true
+	}
+	return strings.HasPrefix(key, "LC_") || strings.HasPrefix(key, "XDG_")
+}
+
+// childEnv is the environment of a server: what it inherits from environ, and what it was given.
+func childEnv(environ []string, given map[string]string) []string {
+	var env []string
+	for _, e := range environ {
+		key, value, _ := strings.Cut(e, "=")
+		if _, ok := given[key]; ok || !inherited(key) || strings.HasPrefix(value, "()") { // an exported shell function
+			continue
+		}
+		env = append(env, e)
+	}
+	for k, v := range given {
+		env = append(env, k+"="+v)
+	}
+	slices.Sort(env)
+	return env
+}

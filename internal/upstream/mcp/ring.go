@@ -1,0 +1,142 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+const (
+	ringLines = 100 // lines kept
+	ringWidth = 400 // bytes kept of a line
+)
+
+// A ring keeps the last lines that a server wrote for people. Both their number and their length are bounded, and nothing
+// in them can move a terminal's cursor.
+type ring struct {
+	secrets *strings.Replacer // takes out the credentials that we gave the server; may be nil
+
+	mu    sync.Mutex
+	lines []string
+	next  int
+}
+
+// add keeps a line.
+func (r *ring) add(line string) {
+	if r.secrets != nil {
+		line = r.secrets.Replace(line)
+	}
+	line = cleanLine(line, ringWidth)
+	if line == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lines) < ringLines {
+		r.lines = append(r.lines, line)
+		return
+	}
+	r.lines[r.next] = line
+	r.next = (r.next + 1) % ringLines
+}
+
+// all gives the lines, oldest first.
+func (r *ring) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(append([]string(nil), r.lines[r.next:]...), r.lines[:r.next]...)
+}
+
+// last gives the newest line, or "".
+func (r *ring) last() string {
+	if l := r.all(); len(l) > 0 {
+		return l[len(l)-1]
+	}
+	return ""
+}
+
+// copyLines keeps the lines of src until it ends.
+func (r *ring) copyLines(src io.Reader) {
+	b := bufio.NewReaderSize(src, 16<<10)
+	for {
+		line, err := b.ReadSlice('\n')
+		if len(line) > 0 {
+			r.add(string(line))
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of an overlong line
+			_, err = b.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// cleanLine makes one printable line of at most width bytes: escape sequences and control characters go, bytes that are
+// not UTF-8 become U+FFFD.
+func cleanLine(s string, width int) string {
+	if len(s) > 16*width {
+		s = s[:16*width]
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if s[i] == 0x1b {
+			i += escapeLen(s[i:])
+			continue
+		}
+		c, n := utf8.DecodeRuneInString(s[i:])
+		i += n
+		if c == '\t' || c == '\n' || c == '\r' {
+			c = ' '
+		}
+		if hidden(c) {
+			continue
+		}
+		if b.Len()+utf8.RuneLen(c) > width {
+			return strings.TrimSpace(b.String()) + "…"
+		}
+		b.WriteRune(c)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// hidden says whether c moves or reorders text rather than showing: control characters, and the bidirectional controls
+// that make text read as something else.
+func hidden(c rune) bool {
+	return c < 0x20 || c >= 0x7f && c < 0xa0 || c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069 ||
+		c == 0x200e || c == 0x200f || c == 0x2028 || c == 0x2029 || c == 0xfeff
+}
+
+// escapeLen is the length of the terminal escape sequence that s begins with (ECMA-48: CSI, and OSC and its kin).
+func escapeLen(s string) int {
+	if len(s) < 2 {
+		return len(s)
+	}
+	switch s[1] {
+	case '[':
+		for i := 2; i < len(s); i++ {
+			if s[i] >= 0x40 && s[i] <= 0x7e {
+				return i + 1
+			}
+		}
+		return len(s)
+	case ']', 'P', 'X', '^', '_':
+		if i := strings.IndexAny(s, "\a"); i >= 0 {
+			return i + 1
+		}
+		if i := strings.Index(s, "\x1b\\"); i >= 0 {
+			return i + 2
+		}
+		return len(s)
+	}
+	return 2
+}
+
+// snippet is the beginning of data as one printable line.
+func snippet(data []byte, width int) string {
+	return cleanLine(string(bytes.TrimSpace(data[:min(len(data), 4*width)])), width)
+}

@@ -1,0 +1,489 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math/bits"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A transport carries the messages of one connection. What it receives it gives to the sink that it was started with.
+type transport interface {
+	// start opens the connection, within ctx, and gives what comes to the sink until stop.
+	start(ctx context.Context, to sink) error
+	// send hands over one message. A notification or response has been taken by the other side, or is in line to be, when
+	// it returns. A request is on its way; its answer, or the failure of its exchange, goes to the sink. ctx bounds the
+	// handing over only.
+	send(ctx context.Context, m *message) error
+	// settled says that revision version was agreed on.
+	settled(version string)
+	// stop closes the connection and returns when nothing of it is left. It may be called twice.
+	stop()
+}
+
+// A sink takes what a transport receives.
+type sink interface {
+	// receive takes one message or batch. from is the request whose exchange it came in, 0 if there is no such thing. The
+	// error says why it is no message.
+	receive(data []byte, from int64) error
+	// waiting says whether the request is still unanswered.
+	waiting(id int64) bool
+	// failed ends one request.
+	failed(id int64, err error)
+	// over ends the connection.
+	over(err error)
+	// missed says that notifications may have been lost.
+	missed()
+	// odd counts and logs what a server should not do.
+	odd(what string, args ...any)
+}
+
+// A message is one thing to send.
+type message struct {
+	id      int64  // of a request; else 0
+	method  string // "" for a response
+	name    string // of the tool, for the header that revision 2026-07-28 asks for
+	params  map[string]string
+	version string // revision that the message itself declares; "" before 2026-07-28
+	body    []byte
+	abort   func() // set by send where one exchange can be given up; may be nil
+}
+
+// A pending request waits for its answer.
+type pending struct {
+	done     chan struct{} // closed when result or err is set
+	result   json.RawMessage
+	err      error
+	progress chan tool.Progress
+	sent     time.Time
+}
+
+// A session is one connection to a server: it numbers requests, brings answers back to whoever asked, and answers what
+// the server asks of us. Nothing that the server does, short of ending the connection, ends it.
+type session struct {
+	log    *slog.Logger
+	t      transport
+	ctx    context.Context // ends when the session does
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	slots  chan struct{} // bounds the answers and notifications being sent in the background
+
+	lastID  atomic.Int64
+	heard   atomic.Int64 // when something last came, Unix nanoseconds
+	oddness atomic.Int64
+	changed chan struct{} // capacity 1: the list of tools may have changed
+	modern  atomic.Bool   // 2026-07-28 was agreed on
+
+	// Set by the handshake, before the session is shared.
+	meta     []byte // members of _meta that every request carries (2026-07-28), else empty
+	profile  profile
+	name     string // what the server calls itself
+	watching bool   // the server says when its list changes
+
+	mu       sync.Mutex
+	pending  map[int64]*pending // nil when the session is over
+	bindings map[string][]binding
+}
+
+func newSession(t transport, log *slog.Logger) *session {
+	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1), pending: map[int64]*pending{}}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// close ends the session and returns when nothing of it is left.
+func (s *session) close() {
+	s.over(faultf(faultClosed, "closed"))
+	s.t.stop()
+	s.wg.Wait()
+}
+
+// cause says why the session is over.
+func (s *session) cause() error {
+	if err := context.Cause(s.ctx); err != nil {
+		return err
+	}
+	return faultf(faultClosed, "closed")
+}
+
+// A query is one request to make.
+type query struct {
+	method   string
+	fields   []byte // members of params, JSON
+	name     string // see message
+	params   map[string]string
+	progress func(tool.Progress) // not nil: ask for progress; called by request itself
+	idle     time.Duration       // longest silence; progress renews it; 0: no bound
+	ceiling  time.Duration       // longest time in all; 0: no bound
+	once     bool                // don't tell the server when we stop waiting (initialize must not be cancelled)
+	meta     []byte              // instead of the session's
+	version  string              // that the message declares, instead of the session's
+}
+
+// request asks and waits for the answer. The error is the server's *jsonrpc.Error, a *fault, or the end of ctx.
+func (s *session) request(ctx context.Context, q query) (json.RawMessage, error) {
+	id := s.lastID.Add(1)
+	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), sent: time.Now()}
+	if err := s.await(id, p); err != nil {
+		return nil, err
+	}
+	defer s.forget(id)
+	m := s.message(id, q)
+	if err := s.t.send(ctx, m); err != nil {
+		return nil, err
+	}
+	err := p.wait(ctx, q)
+	if err == nil {
+		return p.result, p.err
+	}
+	if m.abort != nil {
+		m.abort()
+	}
+	if !q.once && !(m.abort != nil && s.modern.Load()) { // 2026-07-28: over HTTP, closing the stream is the signal
+		s.cancelled(id, err)
+	}
+	return nil, err
+}
+
+// message makes the request for q.
+func (s *session) message(id int64, q query) *message {
+	meta := q.meta
+	if meta == nil {
+		meta = s.meta
+	}
+	if q.progress != nil {
+		meta = append(make([]byte, 0, len(meta)+32), meta...)
+		if len(meta) > 0 {
+			meta = append(meta, ',')
+		}
+		meta = strconv.AppendInt(append(meta, `"progressToken":`...), id, 10)
+	}
+	m := &message{id: id, method: q.method, name: q.name, params: q.params, version: q.version}
+	if m.version == "" {
+		m.version = s.declared()
+	}
+	m.body = appendRequest(make([]byte, 0, 96+len(meta)+len(q.fields)), id, q.method, meta, q.fields)
+	return m
+}
+
+// declared is the revision that messages themselves declare.
+func (s *session) declared() string {
+	if s.modern.Load() {
+		return revision2026
+	}
+	return ""
+}
+
+// wait waits for the answer, renewing the time at each progress. It returns nil when there is one.
+func (p *pending) wait(ctx context.Context, q query) error {
+	idle, ceiling := newTimer(q.idle), newTimer(q.ceiling)
+	defer idle.stop()
+	defer ceiling.stop()
+	for {
+		select {
+		case <-p.done:
+			p.drain(q.progress)
+			return nil
+		case pr := <-p.progress:
+			idle.renew(q.idle)
+			if q.progress != nil {
+				q.progress(pr)
+			}
+		case <-idle.c:
+			return faultf(faultTimeout, "no answer within %s", q.idle)
+		case <-ceiling.c:
+			return faultf(faultTimeout, "no answer within %s, though it reported progress", q.ceiling)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// drain reports the progress that came before the answer.
+func (p *pending) drain(report func(tool.Progress)) {
+	for report != nil {
+		select {
+		case pr := <-p.progress:
+			report(pr)
+		default:
+			return
+		}
+	}
+}
+
+// await registers a request.
+func (s *session) await(id int64, p *pending) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil {
+		return asUnsent(s.cause())
+	}
+	s.pending[id] = p
+	return nil
+}
+
+// asUnsent is why a session is over, for a request that was never sent on it.
+func asUnsent(err error) error {
+	f, ok := faultOf(err)
+	if !ok {
+		return err
+	}
+	if f.kind == faultLost {
+		return &fault{kind: faultUnsent, msg: f.msg, err: f.err}
+	}
+	return f
+}
+
+func (s *session) forget(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, id)
+}
+
+// take removes a request that is to be answered; nil if nobody waits for it.
+func (s *session) take(id int64) *pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pending[id]
+	delete(s.pending, id)
+	return p
+}
+
+// peek finds a request without removing it.
+func (s *session) peek(id int64) *pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending[id]
+}
+
+func (s *session) waiting(id int64) bool { return s.peek(id) != nil }
+
+func (s *session) failed(id int64, err error) {
+	if p := s.take(id); p != nil {
+		p.err = err
+		close(p.done)
+	}
+}
+
+func (s *session) over(err error) {
+	s.mu.Lock()
+	pending := s.pending
+	s.pending = nil
+	s.mu.Unlock()
+	if pending == nil {
+		return
+	}
+	s.cancel(err)
+	for _, p := range pending {
+		p.err = err
+		close(p.done)
+	}
+}
+
+// bind sets which arguments go out as headers too.
+func (s *session) bind(b map[string][]binding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bindings = b
+}
+
+// bound gives the bindings of a tool.
+func (s *session) bound(name string) []binding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bindings[name]
+}
+
+func (s *session) missed() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// odd logs the first of the oddities and then ever fewer, so that a hostile server can't fill a disk.
+func (s *session) odd(what string, args ...any) {
+	if n := s.oddness.Add(1); bits.OnesCount64(uint64(n)) == 1 {
+		s.log.Warn(what, append(args, "oddities", n)...)
+	}
+}
+
+func (s *session) receive(data []byte, from int64) error {
+	s.heard.Store(time.Now().UnixNano())
+	messages, err := decode(data)
+	if err != nil {
+		s.odd("ignored what is not a message", "error", err, "text", snippet(data, 120))
+		if id, ok := oversizeID(data, data); ok && bytes.Contains(data, []byte(`"jsonrpc"`)) {
+			s.failed(id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+		}
+		return err
+	}
+	for _, m := range messages {
+		switch m := m.(type) {
+		case *jsonrpc.Response:
+			s.response(m, from)
+		case *jsonrpc.Request:
+			if m.IsCall() {
+				s.asked(m)
+			} else {
+				s.notified(m)
+			}
+		}
+	}
+	return nil
+}
+
+// response brings an answer to whoever waits for it.
+func (s *session) response(r *jsonrpc.Response, from int64) {
+	id, ok := r.ID.Raw().(int64)
+	if !r.ID.IsValid() && from != 0 { // an error that could not name the request, in the exchange of that request
+		id, ok = from, true
+	}
+	var p *pending
+	if ok {
+		p = s.take(id)
+	}
+	switch {
+	case p == nil && id > 0 && id <= s.lastID.Load():
+		s.log.Debug("ignored a late or repeated answer", "id", id)
+		return
+	case p == nil:
+		s.odd("ignored an answer to nothing that was asked", "id", r.ID.Raw(), "error", r.Error)
+		return
+	case r.Error != nil:
+		p.err = r.Error
+	case len(r.Result) == 0:
+		p.err = faultf(faultGarbled, "answered with neither a result nor an error")
+	default:
+		p.result = r.Result
+	}
+	close(p.done)
+}
+
+// asked answers a request of the server. We declare no capability, so ping is all that it may ask.
+func (s *session) asked(r *jsonrpc.Request) {
+	if s.modern.Load() {
+		s.odd("ignored a request: servers make none since 2026-07-28", "method", cleanLine(r.Method, 80))
+		return
+	}
+	answer := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(`{}`)}
+	if r.Method != "ping" {
+		answer.Result = nil
+		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: this client declared no such capability"}
+	}
+	body, err := jsonrpc.EncodeMessage(answer)
+	if err != nil {
+		s.odd("ignored a request that can't be answered", "error", err)
+		return
+	}
+	s.background(&message{body: body})
+}
+
+// notified takes a notification.
+func (s *session) notified(r *jsonrpc.Request) {
+	switch r.Method {
+	case "notifications/progress":
+		s.progressed(r.Params)
+	case "notifications/tools/list_changed":
+		s.missed()
+	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
+		var v struct {
+			RequestID int64 `json:"requestId"`
+		}
+		if json.Unmarshal(r.Params, &v) == nil {
+			s.failed(v.RequestID, faultf(faultLost, "the server ended it"))
+		}
+	}
+}
+
+// progressed brings progress to the request it belongs to. When that is slow to take it, some is lost.
+func (s *session) progressed(params json.RawMessage) {
+	var v struct {
+		Token    int64   `json:"progressToken"`
+		Progress float64 `json:"progress"`
+		Total    float64 `json:"total"`
+		Message  string  `json:"message"`
+	}
+	if json.Unmarshal(params, &v) != nil {
+		return
+	}
+	if p := s.peek(v.Token); p != nil {
+		select {
+		case p.progress <- tool.Progress{Done: v.Progress, Total: v.Total, Message: v.Message}:
+		default:
+		}
+	}
+}
+
+// cancelled tells the server that nobody waits for the answer any more.
+func (s *session) cancelled(id int64, why error) {
+	reason := "no longer wanted"
+	if isFault(why, faultTimeout) || errors.Is(why, context.DeadlineExceeded) {
+		reason = "timed out"
+	}
+	fields := strconv.AppendInt([]byte(`"requestId":`), id, 10)
+	fields = append(append(fields, `,"reason":`...), quote(reason)...)
+	m := &message{method: "notifications/cancelled", body: appendRequest(nil, 0, "notifications/cancelled", s.meta, fields)}
+	m.version = s.declared()
+	s.background(m)
+}
+
+// background sends what nobody waits for. When the server takes nothing, it is dropped.
+func (s *session) background(m *message) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		s.odd("dropped a message: the server is not taking any", "method", m.method)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil { // over: close may be waiting for wg
+		<-s.slots
+		return
+	}
+	s.wg.Go(func() {
+		defer func() { <-s.slots }()
+		ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+		defer cancel()
+		if err := s.t.send(ctx, m); err != nil {
+			s.log.Debug("message not sent", "method", m.method, "error", err)
+		}
+	})
+}
+
+// A timer is a time.Timer that need not be there.
+type timer struct {
+	t *time.Timer
+	c <-chan time.Time
+}
+
+func newTimer(d time.Duration) timer {
+	if d <= 0 {
+		return timer{}
+	}
+	t := time.NewTimer(d)
+	return timer{t, t.C}
+}
+
+func (t timer) renew(d time.Duration) {
+	if t.t != nil {
+		t.t.Reset(d)
+	}
+}
+
+func (t timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}

@@ -1,0 +1,164 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+)
+
+// An sse is the HTTP+SSE transport of revision 2024-11-05: all that the server says comes on one stream, whose first event
+// names the address that messages are posted to.
+type sse struct {
+	*web
+	to     sink
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	endpoint *url.URL // set by start
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+func newSSE(w *web) *sse {
+	t := &sse{web: w}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// start opens the stream and waits for its first event.
+func (t *sse) start(ctx context.Context, to sink) error {
+	t.to = to
+	unhook := context.AfterFunc(ctx, t.cancel) // until the stream is open
+	defer unhook()
+	resp, err := t.do(t.ctx, http.MethodGet, t.url, nil, func(h http.Header) { h.Set("Accept", "text/event-stream") })
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return refused(resp, false)
+	}
+	if mt := mediaType(resp); mt != "text/event-stream" {
+		_ = resp.Body.Close()
+		return faultf(faultGarbled, "answered with content type %q instead of an event stream", cleanLine(mt, 80))
+	}
+	events := newEventReader(resp.Body, t.max)
+	if t.endpoint, err = t.first(events); err != nil {
+		_ = resp.Body.Close()
+		return err
+	}
+	if !unhook() { // ctx has ended, and the stream with it
+		_ = resp.Body.Close()
+		return ctx.Err()
+	}
+	if !t.spawn(func() { t.read(resp, events) }) {
+		_ = resp.Body.Close()
+	}
+	return nil
+}
+
+// first reads the event that names the endpoint. It must be of the server that we were told to talk to.
+func (t *sse) first(events *eventReader) (*url.URL, error) {
+	for {
+		ev, err := events.next()
+		if err != nil {
+			return nil, faultf(faultLost, "ended its event stream before naming an endpoint: %w", err)
+		}
+		if ev.name != "endpoint" {
+			continue
+		}
+		u, err := t.url.Parse(string(ev.data))
+		if err != nil || len(ev.data) > 4096 {
+			return nil, faultf(faultGarbled, "named an endpoint that is no address: %q", snippet(ev.data, 100))
+		}
+		if u.Scheme != t.url.Scheme || hostPort(u) != hostPort(t.url) {
+			return nil, faultf(faultGarbled, "named an endpoint at another server, %s://%s: refused", u.Scheme, u.Host)
+		}
+		return u, nil
+	}
+}
+
+func (t *sse) read(resp *http.Response, events *eventReader) {
+	defer func() { _ = resp.Body.Close() }()
+	for {
+		ev, err := events.next()
+		if err != nil {
+			if errors.Is(err, errEventSize) {
+				err = tooLarge(t.max)
+			} else if errors.Is(err, io.EOF) {
+				err = errors.New("the server closed it")
+			}
+			t.to.over(&fault{kind: faultLost, msg: fmt.Sprintf("its event stream broke: %v", err), err: err})
+			return
+		}
+		if len(ev.data) > 0 && (ev.name == "" || ev.name == "message") {
+			_ = t.to.receive(ev.data, 0)
+		}
+	}
+}
+
+func (t *sse) settled(string) {}
+
+func (t *sse) spawn(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return false
+	}
+	t.wg.Go(f)
+	return true
+}
+
+func (t *sse) send(ctx context.Context, m *message) error {
+	if m.id == 0 {
+		ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+		defer cancel()
+		stop := context.AfterFunc(t.ctx, cancel)
+		defer stop()
+		return t.post(ctx, m)
+	}
+	exchange, cancel := context.WithCancel(t.ctx)
+	m.abort = cancel
+	ok := t.spawn(func() {
+		defer cancel()
+		if err := t.post(exchange, m); err != nil {
+			t.to.failed(m.id, err)
+		}
+	})
+	if !ok {
+		cancel()
+		return faultf(faultUnsent, "closed")
+	}
+	return nil
+}
+
+// post delivers a message. Its answer, if any, comes on the stream; a few servers put it into the response too.
+func (t *sse) post(ctx context.Context, m *message) error {
+	resp, err := t.do(ctx, http.MethodPost, t.endpoint, m.body, func(h http.Header) { h.Set("Content-Type", "application/json") })
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		err := refused(resp, true)
+		if isFault(err, faultSession, faultSignIn) {
+			t.to.over(err)
+		}
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	return resp.Body.Close()
+}
+
+func (t *sse) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	t.mu.Unlock()
+	t.cancel()
+	t.wg.Wait()
+	t.close()
+}

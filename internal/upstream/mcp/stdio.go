@@ -1,0 +1,202 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// stopGrace is how long a server has to exit after its input was closed, and again after it was asked to.
+const stopGrace = 2 * time.Second
+
+// A stdio is the transport to a server that is our child: one message a line on its standard input and output.
+type stdio struct {
+	cmd  command
+	max  int
+	ring *ring
+
+	to    sink
+	proc  *process
+	queue chan *message
+	quit  chan struct{} // closed by stop
+	once  sync.Once
+	wg    sync.WaitGroup // reader, writer, standard error
+}
+
+func newStdio(cmd command, maxMessage int, r *ring) *stdio {
+	return &stdio{cmd: cmd, max: maxMessage, ring: r, queue: make(chan *message, 32), quit: make(chan struct{})}
+}
+
+func (t *stdio) start(_ context.Context, to sink) error {
+	t.to = to
+	p, err := startProcess(t.cmd)
+	if err != nil {
+		return faultf(faultUnsent, "can't be started: %w", err)
+	}
+	t.proc = p
+	errDone := make(chan struct{})
+	t.wg.Go(func() { defer close(errDone); t.ring.copyLines(p.stderr) })
+	t.wg.Go(t.write)
+	t.wg.Go(func() { t.read(errDone) })
+	return nil
+}
+
+func (t *stdio) settled(string) {}
+
+func (t *stdio) send(ctx context.Context, m *message) error {
+	select {
+	case <-t.quit:
+		return faultf(faultUnsent, "closed")
+	case <-t.proc.done:
+		return faultf(faultUnsent, "%s", t.proc.status)
+	case t.queue <- m:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *stdio) write() {
+	for {
+		select {
+		case <-t.quit:
+			return
+		case <-t.proc.done:
+			return
+		case m := <-t.queue:
+			if m.id != 0 && !t.to.waiting(m.id) { // given up while in line
+				continue
+			}
+			line := m.body
+			for i, c := range line {
+				if c == '\n' || c == '\r' { // white space between tokens: valid JSON has them nowhere else
+					line[i] = ' '
+				}
+			}
+			if _, err := t.proc.stdin.Write(append(line, '\n')); err != nil {
+				if !t.proc.exited(time.Second) { // else the reader says why
+					t.to.over(faultf(faultLost, "closed its standard input: %w", err))
+				}
+				return
+			}
+		}
+	}
+}
+
+// read gives each line to the sink. Lines that can't be messages are logs of servers that don't know where logs go: they
+// are kept with the standard error.
+func (t *stdio) read(errDone <-chan struct{}) {
+	r := bufio.NewReaderSize(t.proc.stdout, 64<<10)
+	for {
+		line, dropped, err := readLine(r, t.max)
+		switch text := bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\xef\xbb\xbf")); {
+		case dropped > 0:
+			t.oversize(line, dropped)
+		case len(text) == 0:
+		case text[0] == '{' || text[0] == '[' && !looksLikeLog(text):
+			_ = t.to.receive(text, 0)
+		default:
+			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
+		}
+		if err != nil {
+			break
+		}
+	}
+	t.to.over(t.ended(errDone))
+}
+
+// looksLikeLog tells "[info] started" from a batch, which is an array of objects.
+func looksLikeLog(text []byte) bool {
+	rest := bytes.TrimLeft(text[1:], " \t")
+	return len(rest) == 0 || rest[0] != '{'
+}
+
+// readLine reads to the next LF. Of a line longer than limit it gives the first and last bytes, and the number of bytes in
+// all as dropped. The slice is the caller's to keep.
+func readLine(r *bufio.Reader, limit int) (line []byte, dropped int, err error) {
+	const ends = 256
+	for {
+		part, err := r.ReadSlice('\n')
+		more := errors.Is(err, bufio.ErrBufferFull)
+		if more {
+			err = nil
+		}
+		if dropped > 0 {
+			dropped += len(part)
+		} else if len(line)+len(part) > limit+1 {
+			dropped = len(line) + len(part)
+		}
+		line = append(line, part...)
+		if dropped > 0 && len(line) > 2*ends {
+			line = append(append(make([]byte, 0, 4*ends), line[:ends]...), line[len(line)-ends:]...)
+		}
+		if err != nil || !more {
+			return line, dropped, err
+		}
+	}
+}
+
+// oversize fails the call whose answer was too large, if that can be told.
+func (t *stdio) oversize(ends []byte, size int) {
+	t.to.odd("dropped a message that is too large", "bytes", size, "limit", t.max)
+	if id, ok := oversizeID(ends, bytes.TrimSpace(ends)); ok {
+		t.to.failed(id, tooLarge(t.max))
+	}
+}
+
+func tooLarge(limit int) error {
+	return faultf(faultSize, "answered with more than %s", byteSize(limit))
+}
+
+// byteSize is n bytes, for people.
+func byteSize(n int) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	if n >= 1<<10 && n%(1<<10) == 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// ended says why there is nothing more to read.
+func (t *stdio) ended(errDone <-chan struct{}) error {
+	how := "closed its standard output"
+	if t.proc.exited(time.Second) {
+		how = t.proc.status
+		select { // its last words
+		case <-errDone:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if last := t.ring.last(); last != "" {
+		how += fmt.Sprintf("; the last line on its standard error: %q", last)
+	}
+	return faultf(faultLost, "%s", how)
+}
+
+func (t *stdio) stop() {
+	if t.proc == nil {
+		return
+	}
+	t.once.Do(func() {
+		close(t.quit)
+		t.proc.stop(stopGrace)
+		// A process that left the group may hold the other ends open: don't wait for it.
+		done := make(chan struct{})
+		go func() { t.wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(500 * time.Millisecond):
+			closeFile(t.proc.stdout)
+			closeFile(t.proc.stderr)
+			<-done
+		}
+		closeFile(t.proc.stdout)
+		closeFile(t.proc.stderr)
+	})
+}

@@ -1,0 +1,361 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	minRetry     = 500 * time.Millisecond // between attempts to resume a stream
+	maxRetry     = 30 * time.Second
+	resumeTries  = 5 // attempts to resume without anything new
+	drainTimeout = time.Second
+)
+
+// A streamable is the Streamable HTTP transport, in the form of 2025-03-26 to 2025-11-25 (sessions, a stream for what the
+// server sends by itself, resumption) and in that of 2026-07-28 (none of these, but headers that repeat the message).
+type streamable struct {
+	*web
+	to     sink
+	ctx    context.Context // of all exchanges; ends with stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	session string // Mcp-Session-Id; "" if there is none
+	version string // agreed on, of those that have a handshake; "" before
+}
+
+func newStreamable(w *web) *streamable {
+	t := &streamable{web: w}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+func (t *streamable) start(_ context.Context, to sink) error {
+	t.to = to
+	return nil
+}
+
+// settled opens the stream for what the server sends by itself, which revisions with a handshake have.
+func (t *streamable) settled(version string) {
+	if version >= revision2026 {
+		return
+	}
+	t.mu.Lock()
+	t.version = version
+	t.mu.Unlock()
+	t.spawn(t.listen)
+}
+
+// spawn runs f unless we are stopping.
+func (t *streamable) spawn(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return false
+	}
+	t.wg.Go(f)
+	return true
+}
+
+func (t *streamable) send(ctx context.Context, m *message) error {
+	if m.id == 0 {
+		return t.tell(ctx, m)
+	}
+	exchange, cancel := context.WithCancel(t.ctx)
+	m.abort = cancel
+	if !t.spawn(func() { defer cancel(); t.exchange(exchange, m) }) {
+		cancel()
+		return faultf(faultUnsent, "closed")
+	}
+	return nil
+}
+
+// tell posts a message that has no answer.
+func (t *streamable) tell(ctx context.Context, m *message) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	stop := context.AfterFunc(t.ctx, cancel)
+	defer stop()
+	resp, err := t.post(ctx, m)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return refused(resp, t.inSession())
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	return resp.Body.Close()
+}
+
+func (t *streamable) inSession() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session != ""
+}
+
+// headers sets what every request has.
+func (t *streamable) headers(h http.Header, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if version == "" {
+		version = t.version
+	}
+	if version != "" {
+		h.Set("Mcp-Protocol-Version", version)
+	}
+	if t.session != "" {
+		h.Set("Mcp-Session-Id", t.session)
+	}
+}
+
+func (t *streamable) post(ctx context.Context, m *message) (*http.Response, error) {
+	return t.do(ctx, http.MethodPost, t.url, m.body, func(h http.Header) {
+		h.Set("Content-Type", "application/json")
+		h.Set("Accept", "application/json, text/event-stream")
+		t.headers(h, m.version)
+		if m.version != "" {
+			mirror(h, m)
+		}
+	})
+}
+
+// exchange posts a request and brings what comes back to the sink.
+func (t *streamable) exchange(ctx context.Context, m *message) {
+	resp, err := t.post(ctx, m)
+	if err != nil {
+		t.to.failed(m.id, err)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode/100 != 2 {
+		t.refuse(resp, m)
+		return
+	}
+	if m.method == "initialize" {
+		t.mu.Lock()
+		t.session = resp.Header.Get("Mcp-Session-Id")
+		t.mu.Unlock()
+	}
+	switch mediaType(resp) {
+	case "text/event-stream":
+		t.follow(ctx, resp, m)
+	case "application/json":
+		body, err := t.readBody(resp.Body)
+		if err != nil {
+			t.to.failed(m.id, err)
+			return
+		}
+		if err := t.to.receive(body, m.id); err != nil {
+			t.to.failed(m.id, faultf(faultGarbled, "answered with something that is not JSON-RPC: %w", err))
+			return
+		}
+	}
+	if t.to.waiting(m.id) {
+		t.to.failed(m.id, faultf(faultGarbled, "answered %d with content type %q and no answer in it", resp.StatusCode, cleanLine(resp.Header.Get("Content-Type"), 80)))
+	}
+}
+
+// refuse ends a request that was answered with an HTTP error, and the session with it where that is what it says.
+func (t *streamable) refuse(resp *http.Response, m *message) {
+	err := refused(resp, t.inSession())
+	t.to.failed(m.id, err)
+	if isFault(err, faultSession, faultSignIn) {
+		t.to.over(err)
+	}
+}
+
+// follow reads the stream that answers m, resuming it where the server gave the means to.
+func (t *streamable) follow(ctx context.Context, resp *http.Response, m *message) {
+	var at position
+	defer func() {
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	for tries := 0; ; {
+		moved, err := t.read(resp, m.id, &at)
+		if !t.to.waiting(m.id) {
+			t.drain(resp)
+			return
+		}
+		if moved {
+			tries = 0
+		}
+		if ctx.Err() != nil || isFault(err, faultSize) || at.id == "" || m.version != "" || tries >= resumeTries {
+			t.to.failed(m.id, brokeOff(err))
+			return
+		}
+		tries++
+		_ = resp.Body.Close()
+		if resp = t.resume(ctx, &at); resp == nil {
+			t.to.failed(m.id, brokeOff(err))
+			return
+		}
+	}
+}
+
+func brokeOff(err error) error {
+	if _, ok := faultOf(err); ok {
+		return err
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return faultf(faultLost, "closed the connection without an answer")
+	}
+	return faultf(faultLost, "broke off in the middle of its answer: %w", err)
+}
+
+// A position is where we are in a stream.
+type position struct {
+	id    string        // of the last event that had one
+	retry time.Duration // that the server wants us to wait; 0: it didn't say
+}
+
+// read brings a stream's messages to the sink until it ends, or request id is answered. moved: there was something new.
+func (t *streamable) read(resp *http.Response, id int64, at *position) (moved bool, err error) {
+	events := newEventReader(resp.Body, t.max)
+	for {
+		ev, err := events.next()
+		if errors.Is(err, errEventSize) {
+			return moved, tooLarge(t.max)
+		}
+		if err != nil {
+			return moved, err
+		}
+		if ev.id != "" && len(ev.id) <= 4096 {
+			moved = moved || ev.id != at.id
+			at.id = ev.id
+		}
+		if ev.retry > 0 {
+			at.retry = ev.retry
+		}
+		if len(ev.data) == 0 || ev.name != "" && ev.name != "message" {
+			continue
+		}
+		_ = t.to.receive(ev.data, id) // what can't be read is ignored: the answer may still come
+		if id != 0 && !t.to.waiting(id) {
+			return true, nil
+		}
+	}
+}
+
+// drain reads what follows an answer, so that the connection can be used again.
+func (t *streamable) drain(resp *http.Response) {
+	stop := time.AfterFunc(drainTimeout, func() { _ = resp.Body.Close() })
+	defer stop.Stop()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+}
+
+// resume asks for the rest of a stream. It returns nil when that can't be had.
+func (t *streamable) resume(ctx context.Context, at *position) *http.Response {
+	wait := min(max(at.retry, minRetry), maxRetry)
+	if at.retry > 0 {
+		wait = min(at.retry, maxRetry)
+	}
+	if !sleep(ctx, wait) {
+		return nil
+	}
+	resp, err := t.get(ctx, at.id)
+	if err != nil {
+		return nil
+	}
+	if resp.StatusCode/100 != 2 || mediaType(resp) != "text/event-stream" {
+		_ = resp.Body.Close()
+		return nil
+	}
+	return resp
+}
+
+func (t *streamable) get(ctx context.Context, lastEvent string) (*http.Response, error) {
+	return t.do(ctx, http.MethodGet, t.url, nil, func(h http.Header) {
+		h.Set("Accept", "text/event-stream")
+		t.headers(h, "")
+		if lastEvent != "" {
+			h.Set("Last-Event-ID", lastEvent)
+		}
+	})
+}
+
+// listen keeps the stream open on which the server sends what nobody asked for. Servers need not have one.
+func (t *streamable) listen() {
+	var at position
+	for opened, failures := false, 0; ; {
+		resp, err := t.get(t.ctx, at.id)
+		if failures++; err == nil {
+			failures = 0
+		}
+		switch {
+		case failures >= 3:
+			t.to.over(err)
+			return
+		case err != nil:
+		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
+			if opened && at.id == "" { // what was sent in between is lost
+				t.to.missed()
+			}
+			opened = true
+			_, _ = t.read(resp, 0, &at)
+			_ = resp.Body.Close()
+		case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+			_ = resp.Body.Close()
+		default:
+			if err := refused(resp, t.inSession()); opened && isFault(err, faultSession, faultSignIn) {
+				t.to.over(err)
+			}
+			return
+		}
+		if !sleep(t.ctx, min(max(at.retry, time.Second), maxRetry)) {
+			return
+		}
+	}
+}
+
+// sleep waits; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t *streamable) stop() {
+	t.mu.Lock()
+	stopped, session := t.stopped, t.session
+	t.stopped = true
+	t.mu.Unlock()
+	t.cancel()
+	t.wg.Wait()
+	if !stopped && session != "" { // best effort: servers may refuse
+		ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+		defer cancel()
+		if resp, err := t.do(ctx, http.MethodDelete, t.url, nil, func(h http.Header) { t.headers(h, "") }); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+	t.close()
+}
+
+// errorIn finds a JSON-RPC error in the body of an HTTP error.
+func errorIn(body []byte) (*jsonrpc.Error, bool) {
+	messages, err := decode(body)
+	if err != nil || len(messages) != 1 {
+		return nil, false
+	}
+	r, ok := messages[0].(*jsonrpc.Response)
+	if !ok || r.Error == nil {
+		return nil, false
+	}
+	return wireError(r.Error)
+}

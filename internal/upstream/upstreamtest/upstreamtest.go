@@ -1,0 +1,458 @@
+// Package upstreamtest is the suite that every kind of upstream must pass. A kind's test calls Run with what the suite
+// needs to know of a real peer.
+package upstreamtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream"
+)
+
+// patience is the longest that the suite waits for anything.
+const patience = 30 * time.Second
+
+// A Case is one call and what is expected of it.
+type Case struct {
+	Tool  string
+	Args  string // a JSON object
+	Check func(r *tool.Result) error
+}
+
+// A Peer is a source of tools to try an upstream with. Cases that a peer can't show are nil; the suite says so.
+type Peer struct {
+	// New makes an upstream to the peer. onChange is to be called when its Snapshot changes.
+	New func(t testing.TB, onChange func()) upstream.Upstream
+	// Echo is a call whose answer tells which of many it was.
+	Echo func(i int) Case
+	// Fails is a call that the tool answers with an error result.
+	Fails *Case
+	// Slow is a call that takes much longer than the suite would wait.
+	Slow *Case
+	// Kill ends the other side abruptly. What it kills comes back, by the upstream or by Kill itself.
+	Kill func(t testing.TB, u upstream.Upstream)
+}
+
+// Run runs the suite.
+func Run(t *testing.T, p Peer) {
+	t.Run("connects and lists", p.lists)
+	t.Run("calls", p.calls)
+	t.Run("error result", p.errorResult)
+	t.Run("unknown tool", p.unknownTool)
+	t.Run("wrong arguments", p.wrongArguments)
+	t.Run("cancel", p.cancel)
+	t.Run("deadline", p.deadline)
+	t.Run("many at once", p.many)
+	t.Run("call before connection", p.early)
+	t.Run("call after close", p.late)
+	t.Run("close in the middle of calls", p.closing)
+	t.Run("comes back", p.comesBack)
+}
+
+// A Running is an upstream that runs.
+type Running struct {
+	upstream.Upstream
+	changes chan struct{}
+	stop    context.CancelFunc
+	done    chan error
+	once    sync.Once
+}
+
+// Start makes an upstream, runs it, and at the end of the test closes it and checks that nothing is left: no goroutine of
+// the package, no child process.
+func Start(t testing.TB, make func(t testing.TB, onChange func()) upstream.Upstream) *Running {
+	t.Helper()
+	r := &Running{changes: newSignal(), done: newErr()}
+	before := Children(t)
+	r.Upstream = make(t, func() {
+		select {
+		case r.changes <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		r.Close(t)
+		NoneLeft(t, before)
+	})
+	return r
+}
+
+func newSignal() chan struct{} { return make(chan struct{}, 1) }
+func newErr() chan error       { return make(chan error, 1) }
+
+// Close ends the upstream and waits for the end.
+func (r *Running) Close(t testing.TB) {
+	t.Helper()
+	r.once.Do(func() {
+		r.stop()
+		select {
+		case err := <-r.done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("Run did not return after its ctx was done")
+		}
+	})
+}
+
+// Wait waits until the snapshot is as wanted.
+func (r *Running) Wait(t testing.TB, what string, ok func(upstream.Snapshot) bool) upstream.Snapshot {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(50 * time.Millisecond) // a change may be told of before we look
+	defer tick.Stop()
+	for {
+		s := r.Snapshot()
+		if ok(s) {
+			return s
+		}
+		select {
+		case <-r.changes:
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited for %s; it is %+v, %d tools, broken %v, stderr:\n%s", what, s.Health, len(s.Tools), s.Broken, strings.Join(s.Stderr, "\n"))
+		}
+	}
+}
+
+// Ready waits until the upstream is ready.
+func (r *Running) Ready(t testing.TB) upstream.Snapshot {
+	t.Helper()
+	return r.Wait(t, "ready", func(s upstream.Snapshot) bool { return s.Health.State == tool.Ready })
+}
+
+// Do makes a call.
+func (r *Running) Do(ctx context.Context, name, args string) (*tool.Result, error) {
+	return r.Call(ctx, r.call(name, args))
+}
+
+func (r *Running) call(name, args string) *tool.Call {
+	t := &tool.Tool{Upstream: r.Name(), Name: name}
+	return &tool.Call{Tool: t, Path: t.Path(), Arguments: json.RawMessage(args)}
+}
+
+// check makes the call of a case and checks its answer.
+func (r *Running) check(t testing.TB, c Case) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := r.Do(ctx, c.Tool, c.Args)
+	if err != nil {
+		t.Fatalf("%s %s: %v", c.Tool, c.Args, err)
+	}
+	if err := c.Check(res); err != nil {
+		t.Fatalf("%s %s: %v\n%s", c.Tool, c.Args, err, res.Raw)
+	}
+}
+
+func (p Peer) lists(t *testing.T) {
+	r := Start(t, p.New)
+	s := r.Ready(t)
+	if s.Health.Reason != "" || s.Health.Stale {
+		t.Errorf("ready, but %+v", s.Health)
+	}
+	want, found := p.Echo(0).Tool, false
+	seen := map[string]bool{}
+	for _, x := range s.Tools {
+		if x.Upstream != r.Name() || x.Name == "" || len(x.InputSchema) == 0 || !json.Valid(x.InputSchema) || seen[x.Name] {
+			t.Errorf("bad tool %+v", x)
+		}
+		seen[x.Name] = true
+		found = found || x.Name == want
+	}
+	if !found {
+		t.Errorf("tool %q is not listed", want)
+	}
+}
+
+func (p Peer) calls(t *testing.T) {
+	r := Start(t, p.New)
+	r.Ready(t)
+	r.check(t, p.Echo(7))
+	r.check(t, p.Echo(8))
+}
+
+func (p Peer) errorResult(t *testing.T) {
+	if p.Fails == nil {
+		t.Skip("the peer has no tool that fails")
+	}
+	r := Start(t, p.New)
+	r.Ready(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := r.Do(ctx, p.Fails.Tool, p.Fails.Args)
+	if err != nil {
+		t.Fatalf("an error result is no error: %v", err)
+	}
+	if !res.IsError {
+		t.Errorf("IsError is not set: %s", res.Raw)
+	}
+	r.check(t, p.Echo(1))
+}
+
+func (p Peer) unknownTool(t *testing.T) {
+	r := Start(t, p.New)
+	r.Ready(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := r.Do(ctx, "no-such-tool", `{}`)
+	switch e := new(tool.Error); {
+	case err == nil && !res.IsError:
+		t.Errorf("a tool that does not exist answered %s", res.Raw)
+	case err != nil && (!errors.As(err, &e) || e.Kind != tool.NotFound):
+		t.Errorf("got %v, want a tool.Error of kind not_found", err)
+	}
+	r.check(t, p.Echo(1))
+}
+
+func (p Peer) wrongArguments(t *testing.T) {
+	r := Start(t, p.New)
+	r.Ready(t)
+	for _, args := range []string{`[]`, `7`, `{`, `{"a":1}{"b":2}`, "{\"a\":\n}", `{}` + "\n" + `{"jsonrpc":"2.0"}`} {
+		if _, err := r.Do(t.Context(), p.Echo(0).Tool, args); kindOf(err) != tool.Invalid {
+			t.Errorf("%q: got %v, want kind invalid", args, err)
+		}
+	}
+	r.check(t, p.Echo(1))
+}
+
+func kindOf(err error) tool.Kind {
+	var e *tool.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Kind
+}
+
+func (p Peer) cancel(t *testing.T) {
+	if p.Slow == nil {
+		t.Skip("the peer has no slow tool")
+	}
+	r := Start(t, p.New)
+	r.Ready(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.Do(ctx, p.Slow.Tool, p.Slow.Args)
+		failed <- err
+	}()
+	r.check(t, p.Echo(1)) // the other call is under way by now, or will find ctx done
+	cancel()
+	if err := get(t, failed); kindOf(err) != tool.Canceled {
+		t.Errorf("got %v, want kind canceled", err)
+	}
+	r.check(t, p.Echo(2))
+}
+
+func (p Peer) deadline(t *testing.T) {
+	if p.Slow == nil {
+		t.Skip("the peer has no slow tool")
+	}
+	r := Start(t, p.New)
+	r.Ready(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := r.Do(ctx, p.Slow.Tool, p.Slow.Args); kindOf(err) != tool.Timeout {
+		t.Errorf("got %v, want kind timeout", err)
+	}
+	r.check(t, p.Echo(2))
+}
+
+func get(t testing.TB, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(patience):
+		t.Fatal("it did not end")
+		return nil
+	}
+}
+
+func (p Peer) many(t *testing.T) {
+	r := Start(t, p.New)
+	r.Ready(t)
+	const n = 100
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			c := p.Echo(i)
+			res, err := r.Do(ctx, c.Tool, c.Args)
+			if err == nil {
+				err = c.Check(res)
+			}
+			if err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (p Peer) early(t *testing.T) {
+	r := Start(t, p.New)
+	r.check(t, p.Echo(3)) // waits for the connection
+}
+
+func (p Peer) late(t *testing.T) {
+	r := Start(t, p.New)
+	r.Ready(t)
+	r.Close(t)
+	if _, err := r.Do(t.Context(), p.Echo(0).Tool, p.Echo(0).Args); kindOf(err) != tool.Unavailable {
+		t.Errorf("got %v, want kind unavailable", err)
+	}
+	if s := r.Snapshot(); s.Health.State != tool.Down || len(s.Tools) == 0 || !s.Health.Stale {
+		t.Errorf("after the end it is %+v with %d tools", s.Health, len(s.Tools))
+	}
+}
+
+func (p Peer) closing(t *testing.T) {
+	if p.Slow == nil {
+		t.Skip("the peer has no slow tool")
+	}
+	r := Start(t, p.New)
+	r.Ready(t)
+	const n = 10
+	failed := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := r.Do(context.Background(), p.Slow.Tool, p.Slow.Args)
+			failed <- err
+		}()
+	}
+	r.check(t, p.Echo(1))
+	r.Close(t)
+	for range n {
+		if err := get(t, failed); kindOf(err) != tool.Unavailable {
+			t.Errorf("got %v, want kind unavailable", err)
+		}
+	}
+}
+
+func (p Peer) comesBack(t *testing.T) {
+	if p.Kill == nil {
+		t.Skip("the peer can't be killed")
+	}
+	r := Start(t, p.New)
+	before := r.Ready(t)
+	failed := make(chan error, 1)
+	if p.Slow != nil {
+		go func() {
+			_, err := r.Do(context.Background(), p.Slow.Tool, p.Slow.Args)
+			failed <- err
+		}()
+	} else {
+		failed <- tool.Errorf(tool.Unavailable, "no slow tool to be killed in")
+	}
+	r.check(t, p.Echo(1))
+	p.Kill(t, r.Upstream)
+	if err := get(t, failed); kindOf(err) != tool.Unavailable {
+		t.Errorf("the call that was under way: got %v, want kind unavailable", err)
+	} else {
+		t.Logf("the call that was under way: %v", err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		c := p.Echo(2)
+		res, err := r.Do(ctx, c.Tool, c.Args)
+		cancel()
+		if err == nil {
+			if err := c.Check(res); err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if s := r.Snapshot(); len(s.Tools) != len(before.Tools) {
+			t.Fatalf("the last good list is gone: %d tools, %+v", len(s.Tools), s.Health)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not come back: %v; %+v", err, r.Snapshot().Health)
+		}
+	}
+	r.Ready(t)
+}
+
+// NoneLeft checks that no goroutine of an upstream runs and no child process was left since before.
+func NoneLeft(t testing.TB, before map[int]string) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		stacks, children := strayGoroutines(), strayChildren(t, before)
+		if len(stacks) == 0 && len(children) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("left behind: processes %v, goroutines:\n%s", children, strings.Join(stacks, "\n\n"))
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// strayGoroutines gives the stacks of goroutines that belong to an upstream.
+func strayGoroutines() []string {
+	buf := make([]byte, 4<<20)
+	var out []string
+	for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		for _, line := range strings.Split(s, "\n") {
+			if strings.Contains(line, "biplane/internal/upstream/") && !strings.Contains(line, "upstreamtest") && !strings.Contains(line, "_test.") {
+				if !strings.Contains(s, "testing.tRunner") && !strings.Contains(s, "_test.") {
+					out = append(out, s)
+				}
+				break
+			}
+		}
+	}
+	return out
+}
+
+func strayChildren(t testing.TB, before map[int]string) []string {
+	var out []string
+	for pid, name := range Children(t) {
+		if _, ok := before[pid]; !ok {
+			out = append(out, fmt.Sprintf("%d %s", pid, name))
+		}
+	}
+	return out
+}
+
+// Children gives the processes whose parent we are, where the kernel tells (Linux).
+func Children(t testing.TB) map[int]string {
+	t.Helper()
+	out := map[int]string{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, f := range stats {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		head, rest, _ := strings.Cut(string(b), ") ")
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(rest, &state, &parent); err != nil || parent != os.Getpid() {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscan(head, &pid); err == nil {
+			out[pid] = head + ") " + state
+		}
+	}
+	return out
+}
