@@ -42,26 +42,29 @@ func sigParse(t interface{ Fatalf(string, ...any) }, code string) {
 	parse(t, "interface Tools { "+head+" }"+types)
 }
 
-func TestWrittenForAnySchema(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		in, out := schemas().Draw(t, "in"), schemas().Draw(t, "out")
-		tl := &tool.Tool{Upstream: "up", Name: "member", Description: "*/ evil() /*", InputSchema: in, OutputSchema: out}
-		n := typegen.Names{Namespace: "up", Member: "member"}
-		file := typegen.File(tl, n)
-		parse(t, file)
-		code, example, note := typegen.Signature(tl, n)
-		sigParse(t, code)
-		parse(t, "async function f(up: any) { "+example+"\n}")
-		if note != "" {
-			t.Fatalf("note for a declared result: %s", note)
-		}
-		if len(code) > 2_100 {
-			t.Fatalf("signature of %d bytes", len(code))
-		}
-		if again := typegen.File(tl, n); again != file {
-			t.Fatalf("not deterministic:\n%s\n%s", file, again)
-		}
-	})
+func TestWrittenForAnySchema(t *testing.T) { rapid.Check(t, checkWritten) }
+
+// FuzzSchemas is the same, driven by what the fuzzer finds new.
+func FuzzSchemas(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkWritten)) }
+
+func checkWritten(t *rapid.T) {
+	in, out := schemas().Draw(t, "in"), schemas().Draw(t, "out")
+	tl := &tool.Tool{Upstream: "up", Name: "member", Description: "*/ evil() /*", InputSchema: in, OutputSchema: out}
+	n := typegen.Names{Namespace: "up", Member: "member"}
+	file := typegen.File(tl, n)
+	parse(t, file)
+	code, example, note := typegen.Signature(tl, n)
+	sigParse(t, code)
+	parse(t, "async function f(up: any) { "+example+"\n}")
+	if note != "" {
+		t.Fatalf("note for a declared result: %s", note)
+	}
+	if len(code) > 2_100 {
+		t.Fatalf("signature of %d bytes", len(code))
+	}
+	if again := typegen.File(tl, n); again != file {
+		t.Fatalf("not deterministic:\n%s\n%s", file, again)
+	}
 }
 
 // TestExampleValidates holds Example to a validator of its own making, without our leniency.
