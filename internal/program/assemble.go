@@ -21,6 +21,11 @@ func assemble(source string, loader api.Loader) (*steps, *made, *Error) {
 		return nil, nil, e
 	}
 	if strings.TrimSpace(code.s) == "" {
+		if code, e = unwrap(source, true); e != nil {
+			return nil, nil, e
+		}
+	}
+	if strings.TrimSpace(code.s) == "" {
 		return nil, nil, &Error{Kind: "empty", Message: "the program is empty: send the code to run"}
 	}
 	s, m, p := attempt(source, code, loader)
@@ -188,7 +193,7 @@ func (s *steps) finish(mod *module, code *tokens, bare bool) (*made, *problem) {
 	for _, st := range top {
 		m.importStatement(b, r, st)
 	}
-	v := &valuer{reader: r, def: mod.def}
+	v := &valuer{reader: r, def: mod.def, none: endsInUndefined(code)}
 	var lo, hi int // of the body, in output
 	if body[0] < body[1] {
 		v.body = r.statements(body[0], body[1])
@@ -207,6 +212,21 @@ func (s *steps) finish(mod *module, code *tokens, bare bool) (*made, *problem) {
 	return m, nil
 }
 
+// endsInUndefined says whether a program ends in `undefined` or `void 0`, which the compiler leaves out.
+func endsInUndefined(t *tokens) bool {
+	n := len(t.list)
+	for n > 0 && t.is(n-1, ";") {
+		n--
+	}
+	first := n - 1
+	if t.is(n-1, "0") && t.is(n-2, "void") {
+		first--
+	} else if !t.is(n-1, "undefined") {
+		return false
+	}
+	return first >= 0 && (first == 0 || t.is(first-1, ";") || t.is(first-1, "}") || t.list[first].nl && t.list[first-1].operand)
+}
+
 // firstClose gives a place to point at when brackets don't pair.
 func firstClose(t *tokens) int {
 	if t.stray >= 0 {
@@ -220,6 +240,10 @@ func firstClose(t *tokens) int {
 func split(r reader, bare bool) (top []stmt, body [2]int, ok bool) {
 	n := len(r.list)
 	for i := 0; i < n; {
+		if r.is(i, ";") {
+			i++
+			continue
+		}
 		helper := r.is(i, "var") && strings.HasPrefix(r.text(i+1), "__")
 		if !helper && (!r.is(i, "import") || r.is(i+1, "(") || r.is(i+1, ".")) {
 			if bare {

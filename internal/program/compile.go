@@ -1,6 +1,7 @@
 package program
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,8 +44,14 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 		at, ok := in.origin(off)
 		if p.at = at; !ok {
 			p.at = len(code.s)
-			p.message = "unexpected end of the program"
+			if !strings.HasPrefix(p.message, "unterminated") {
+				p.message = "unexpected end of the program"
+			}
 		}
+	}
+	if hint := dialect(code); hint != "" {
+		p.message += ": " + hint
+		return p
 	}
 	end := strings.TrimSpace(code.s[max(0, min(p.at, len(code.s))):]) == ""
 	switch {
@@ -57,6 +64,23 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 		return problem{at: code.unshut, message: "unexpected end of the program: the \"" + what + "\" that opens here is not closed"}
 	}
 	return p
+}
+
+var (
+	jsxTag = regexp.MustCompile(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
+	python = regexp.MustCompile(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
+)
+
+// dialect says what a program that doesn't parse seems to be written in, if that is none of ours.
+func dialect(t *tokens) string {
+	head := t.s[:min(len(t.s), 16<<10)]
+	switch {
+	case jsxTag.MatchString(head):
+		return "JSX is not available here; build strings or objects instead"
+	case python.MatchString(head):
+		return "this looks like Python; write the program in TypeScript or JavaScript"
+	}
+	return ""
 }
 
 func lowerFirst(s string) string {

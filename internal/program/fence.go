@@ -134,7 +134,7 @@ func lineEndLF(s string) int {
 // first word behind it, and where the mark stands.
 func fenceLine(source string, lo, hi int) (mark, info string, at int) {
 	line := source[lo:hi]
-	trimmed := strings.TrimLeft(line, " \t>")
+	trimmed := strings.TrimLeft(line, " \t")
 	at = lo + len(line) - len(trimmed)
 	if !strings.HasPrefix(trimmed, "```") && !strings.HasPrefix(trimmed, "~~~") {
 		return "", "", 0

@@ -21,6 +21,7 @@ type valuer struct {
 	tail  string // what follows the last statement
 	note  string // why there is no value
 	saved bool   // the value is kept in a variable until the end
+	none  bool   // the last expression is undefined
 }
 
 // value sets edits and tail.
@@ -34,6 +35,9 @@ func (v *valuer) value() {
 			v.tail = "return await " + callText + "(" + name + ");\n"
 			return
 		}
+	}
+	if v.none {
+		return
 	}
 	if last := v.lastYield(); last >= 0 {
 		v.yield(v.body[last], v.laterRuns(last))
@@ -222,6 +226,9 @@ func (v *valuer) yieldCases(s stmt, save bool) {
 			st := v.statement(lo, hi)
 			list, lo = append(list, st), st.hi
 		}
+		if n := len(list); n == 1 && list[0].form == braces {
+			list = v.statements(list[0].parts[0][0], list[0].parts[0][1])
+		}
 		if n := len(list); n > 0 && v.is(list[n-1].lo, "break") && v.is(list[n-1].lo+1, ";") {
 			v.yieldLast(list[:n-1], save)
 		} else if lo >= hi {
@@ -244,8 +251,10 @@ func (v *valuer) yieldExpression(s stmt, save bool) {
 		before, v.saved = valueName+" = (", true
 	}
 	if v.is(lo, "void") && v.isCall(lo+1, hi) { // void main()
-		v.edits = append(v.edits, edit{start, v.list[lo].end, ""})
-	} else if v.isCalled(lo, hi) {
+		v.edits = append(v.edits, edit{start, v.list[lo].end, before}, edit{end, end, after})
+		return
+	}
+	if v.isCalled(lo, hi) {
 		before, after = before+callText+"(", "))"
 	}
 	v.edits = append(v.edits, edit{start, start, before}, edit{end, end, after})
@@ -272,7 +281,8 @@ func (v *valuer) isCalled(lo, hi int) bool {
 	if ok, _ := v.isFunction(lo, hi); ok {
 		return true
 	}
-	if v.is(lo, "module") && v.is(lo+1, ".") && v.is(lo+2, "exports") && v.is(lo+3, "=") {
+	if v.is(lo, "module") && v.is(lo+1, ".") && v.is(lo+2, "exports") && v.is(lo+3, "=") ||
+		v.is(lo, "exports") && v.is(lo+1, ".") && v.is(lo+3, "=") {
 		return true
 	}
 	if hi == lo+1 && v.list[lo].kind == word {
@@ -294,7 +304,11 @@ func (v *valuer) lonely() {
 		}
 	}
 	name, d := v.declaration(v.body[len(v.body)-1])
-	if name != "" && d.isFunction && !d.params && !v.used(name, d.stmt) {
+	switch {
+	case name == "" || !d.isFunction || v.used(name, d.stmt):
+	case d.params:
+		v.note = fmt.Sprintf("the program declares the function %s, but nothing calls it: end the program with a call", name)
+	default:
 		v.tail, v.note = "return await "+name+"();\n", ""
 	}
 }
