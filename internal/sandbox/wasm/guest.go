@@ -151,7 +151,7 @@ func (g *guest) running() bool {
 
 // put copies s and a zero byte into the guest's heap; the caller frees it.
 func (g *guest) put(s string) uint32 {
-	p := g.m.Wasm_malloc(uint32(len(s) + 1))
+	p := g.m.WasmMalloc(uint32(len(s) + 1))
 	if p == 0 {
 		panic(abort{errMemory})
 	}
@@ -164,8 +164,8 @@ func (g *guest) put(s string) uint32 {
 // newString makes a JavaScript string.
 func (g *guest) newString(s string) value {
 	p := g.put(s)
-	v := g.m.Qjs_new_string(p, uint32(len(s)))
-	g.m.Wasm_free(p)
+	v := g.m.QjsNewString(p, uint32(len(s)))
+	g.m.WasmFree(p)
 	if g.failed(value(v)) {
 		panic(abort{errMemory})
 	}
@@ -175,13 +175,13 @@ func (g *guest) newString(s string) value {
 // text calls use with the length of the string that v converts to and a function that copies it. It does nothing when
 // the conversion fails.
 func (g *guest) text(v value, use func(n int, copy func() string)) bool {
-	p := g.m.Qjs_get_string_len(uint32(v), g.h.scratch)
+	p := g.m.QjsGetStringLen(uint32(v), g.h.scratch)
 	if p == 0 {
 		return false
 	}
 	n := binary.LittleEndian.Uint32(g.m.Memory()[g.h.scratch:])
 	use(int(n), func() string { return string(g.m.Memory()[p:][:n]) })
-	g.m.Qjs_free_cstring(p)
+	g.m.QjsFreeCstring(p)
 	return true
 }
 
@@ -203,23 +203,23 @@ func (g *guest) describe(v value) (s string) {
 // property gives a property of v, which the caller frees. The name is of at most scratchSize/2-1 bytes.
 func (g *guest) property(v value, name string) value {
 	p := g.put(name)
-	x := g.m.Qjs_get_prop_string(uint32(v), p)
-	g.m.Wasm_free(p)
+	x := g.m.QjsGetPropString(uint32(v), p)
+	g.m.WasmFree(p)
 	return value(x)
 }
 
 func (g *guest) free(v value) {
 	if v != 0 {
-		g.m.Qjs_free_value(uint32(v))
+		g.m.QjsFreeValue(uint32(v))
 	}
 }
 
 // failed reports whether v says that an exception is pending, as none does.
-func (g *guest) failed(v value) bool { return v == 0 || g.m.Qjs_is_exception(uint32(v)) != 0 }
+func (g *guest) failed(v value) bool { return v == 0 || g.m.QjsIsException(uint32(v)) != 0 }
 
 // caught takes the pending exception.
 func (g *guest) caught() error {
-	e := value(g.m.Qjs_get_exception())
+	e := value(g.m.QjsGetException())
 	if e == 0 {
 		return errMemory
 	}
@@ -228,7 +228,7 @@ func (g *guest) caught() error {
 		return &exception{"interrupted"}
 	}
 	text := g.describe(e)
-	if g.m.Qjs_is_error(uint32(e)) != 0 {
+	if g.m.QjsIsError(uint32(e)) != 0 {
 		s := g.property(e, "stack")
 		if !g.failed(s) {
 			text += "\n" + g.describe(s)
@@ -241,9 +241,9 @@ func (g *guest) caught() error {
 // eval runs a script and gives its completion value, which the caller frees.
 func (g *guest) eval(code, name string) (value, error) {
 	p, n := g.put(code), g.put(name)
-	v := value(g.m.Qjs_eval(p, uint32(len(code)), n, 0))
-	g.m.Wasm_free(p)
-	g.m.Wasm_free(n)
+	v := value(g.m.QjsEval(p, uint32(len(code)), n, 0))
+	g.m.WasmFree(p)
+	g.m.WasmFree(n)
 	if g.failed(v) {
 		g.free(v)
 		return 0, g.caught()
@@ -260,7 +260,7 @@ func (g *guest) call(f value, args ...value) error {
 	for i, a := range args {
 		binary.LittleEndian.PutUint32(g.m.Memory()[argv+uint32(4*i):], uint32(a))
 	}
-	v := value(g.m.Qjs_call(uint32(f), uint32(g.h.runtime), uint32(len(args)), argv))
+	v := value(g.m.QjsCall(uint32(f), uint32(g.h.runtime), uint32(len(args)), argv))
 	if g.failed(v) {
 		g.free(v)
 		return g.caught()
@@ -272,8 +272,8 @@ func (g *guest) call(f value, args ...value) error {
 // jobs runs what is queued until nothing is, and then tells the prelude of promises whose rejection nothing handled.
 func (g *guest) jobs() error {
 	for {
-		for g.m.Qjs_is_job_pending() != 0 {
-			if int32(g.m.Qjs_execute_pending_job()) < 0 {
+		for g.m.QjsIsJobPending() != 0 {
+			if int32(g.m.QjsExecutePendingJob()) < 0 {
 				if err := g.caught(); g.host.interrupted() {
 					return err
 				}

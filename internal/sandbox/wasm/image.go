@@ -57,38 +57,38 @@ func newImage(prelude string) (img *image, err error) {
 func (g *guest) boot(prelude string, img *image) error {
 	m := g.m
 	m.Init()
-	m.X_initialize()
-	if m.Qjs_init() != 0 {
+	m.Initialize()
+	if m.QjsInit() != 0 {
 		return errMemory
 	}
-	img.version = g.cstring(m.Qjs_get_quickjs_version())
-	m.Qjs_set_max_stack_size(maxStack)
-	m.Qjs_set_interrupt_handler(1)
-	m.Qjs_set_promise_rejection_handler(1)
-	m.Qjs_set_module_loader(1)
-	g.h.scratch = m.Wasm_malloc(scratchSize)
-	g.h.undefined = value(m.Qjs_get_undefined())
+	img.version = g.cstring(m.QjsGetQuickjsVersion())
+	m.QjsSetMaxStackSize(maxStack)
+	m.QjsSetInterruptHandler(1)
+	m.QjsSetPromiseRejectionHandler(1)
+	m.QjsSetModuleLoader(1)
+	g.h.scratch = m.WasmMalloc(scratchSize)
+	g.h.undefined = value(m.QjsGetUndefined())
 	if g.h.scratch == 0 || g.h.undefined == 0 {
 		return errMemory
 	}
 	if err := g.prelude(prelude); err != nil {
 		return err
 	}
-	if p := m.Wasm_malloc(freeHeap); p != 0 {
-		m.Wasm_free(p)
+	if p := m.WasmMalloc(freeHeap); p != 0 {
+		m.WasmFree(p)
 	}
-	m.Qjs_run_gc()
+	m.QjsRunGc()
 	img.h = g.h
 	return nil
 }
 
 // prelude evaluates the prelude with the host function as a global, and takes the methods of its completion value.
 func (g *guest) prelude(source string) error {
-	global, name := value(g.m.Qjs_get_global()), g.put(hostFunction)
-	f := g.m.Qjs_new_host_function(name, uint32(len(hostFunction)), 1)
-	g.m.Qjs_set_prop_string(uint32(global), name, f)
-	g.m.Qjs_free_value(f)
-	g.m.Wasm_free(name)
+	global, name := value(g.m.QjsGetGlobal()), g.put(hostFunction)
+	f := g.m.QjsNewHostFunction(name, uint32(len(hostFunction)), 1)
+	g.m.QjsSetPropString(uint32(global), name, f)
+	g.m.QjsFreeValue(f)
+	g.m.WasmFree(name)
 	v, err := g.eval(source, "biplane:guest")
 	if err != nil {
 		return fmt.Errorf("evaluate the prelude: %w", err)
@@ -98,7 +98,7 @@ func (g *guest) prelude(source string) error {
 		return fmt.Errorf("evaluate the prelude: %w", err)
 	}
 	left := g.property(global, hostFunction)
-	if g.m.Qjs_is_undefined(uint32(left)) == 0 {
+	if g.m.QjsIsUndefined(uint32(left)) == 0 {
 		return fmt.Errorf("the prelude left %s where programs can reach it", hostFunction)
 	}
 	g.free(left)
@@ -113,7 +113,7 @@ func (g *guest) prelude(source string) error {
 	} {
 		p := g.property(v, x.name)
 		switch {
-		case g.m.Qjs_is_function(uint32(p)) != 0:
+		case g.m.QjsIsFunction(uint32(p)) != 0:
 			*x.to = p
 		case !x.optional:
 			return fmt.Errorf("the prelude's value has no method %s", x.name)

@@ -50,7 +50,7 @@ func (i *imageFile) fill(b []byte) error {
 
 // mapAt maps the image over b, readable and writable, copy-on-write.
 func (i *imageFile) mapAt(b []byte) error {
-	return remap(b, int(i.f.Fd()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_NORESERVE)
+	return remap(b, int(i.f.Fd()), unix.PROT_READ|unix.PROT_WRITE, mapNoReserve)
 }
 
 func (i *imageFile) close() { _ = i.f.Close() } // nothing was buffered

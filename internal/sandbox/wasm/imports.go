@@ -23,8 +23,8 @@ const (
 // guest; a wrong one is a panic (of Go's slices, or a fault), which ends the guest.
 type imports struct{ g *guest }
 
-// Env_host_call serves the host function.
-func (i imports) Env_host_call(m *qjs.Module, name, nameLen, this, argc, argv uint32) uint32 {
+// EnvHostCall serves the host function.
+func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint32) uint32 {
 	g := i.g
 	arg := func(n uint32) value {
 		if n >= argc {
@@ -38,9 +38,9 @@ func (i imports) Env_host_call(m *qjs.Module, name, nameLen, this, argc, argv ui
 			return 0 // the conversion threw, or memory is out
 		}
 	case "now":
-		return m.Qjs_new_number(float64(g.host.now()))
+		return m.QjsNewNumber(float64(g.host.now()))
 	case "random":
-		n := m.Qjs_get_float64(uint32(arg(1)))
+		n := m.QjsGetFloat64(uint32(arg(1)))
 		if !(n >= 0 && n <= 1024) {
 			return g.throw("random: ask for 0 to 1024 bytes")
 		}
@@ -48,7 +48,7 @@ func (i imports) Env_host_call(m *qjs.Module, name, nameLen, this, argc, argv ui
 		g.host.random(b)
 		return uint32(g.newString(hex.EncodeToString(b)))
 	case "timer":
-		ms := m.Qjs_get_float64(uint32(arg(1)))
+		ms := m.QjsGetFloat64(uint32(arg(1)))
 		if math.IsNaN(ms) {
 			return g.throw("timer: not a number")
 		}
@@ -58,7 +58,7 @@ func (i imports) Env_host_call(m *qjs.Module, name, nameLen, this, argc, argv ui
 	default:
 		return g.throw("no such host function")
 	}
-	return m.Qjs_dup_value(uint32(g.h.undefined))
+	return m.QjsDupValue(uint32(g.h.undefined))
 }
 
 // eval runs a script under a file name of its own, for stack traces.
@@ -66,15 +66,15 @@ func (i imports) eval(code, name value) uint32 {
 	g := i.g
 	file := g.put(g.describe(name))
 	v := uint32(0)
-	p := g.m.Qjs_get_string_len(uint32(code), g.h.scratch)
+	p := g.m.QjsGetStringLen(uint32(code), g.h.scratch)
 	if p != 0 {
 		n := binary.LittleEndian.Uint32(g.m.Memory()[g.h.scratch:])
-		v = g.m.Qjs_eval(p, n, file, 0)
-		g.m.Qjs_free_cstring(p)
+		v = g.m.QjsEval(p, n, file, 0)
+		g.m.QjsFreeCstring(p)
 	}
-	g.m.Wasm_free(file)
-	if v != 0 && g.m.Qjs_is_exception(v) != 0 {
-		g.m.Qjs_free_value(v)
+	g.m.WasmFree(file)
+	if v != 0 && g.m.QjsIsException(v) != 0 {
+		g.m.QjsFreeValue(v)
 		return 0 // the exception is still pending
 	}
 	return v
@@ -82,40 +82,40 @@ func (i imports) eval(code, name value) uint32 {
 
 // throw makes an exception pending in the guest and gives the result that says so.
 func (g *guest) throw(message string) uint32 {
-	e := g.m.Qjs_new_error()
+	e := g.m.QjsNewError()
 	if e == 0 {
 		panic(abort{errMemory})
 	}
 	n := g.put("message")
 	s := g.newString(message)
-	g.m.Qjs_set_prop_string(e, n, uint32(s))
+	g.m.QjsSetPropString(e, n, uint32(s))
 	g.free(s)
-	g.m.Wasm_free(n)
-	g.m.Qjs_throw(e)
-	g.m.Qjs_free_value(e)
+	g.m.WasmFree(n)
+	g.m.QjsThrow(e)
+	g.m.QjsFreeValue(e)
 	return 0
 }
 
-// Env_host_interrupt is asked every few thousand steps of the guest whether it is to stop.
-func (i imports) Env_host_interrupt(*qjs.Module) uint32 {
+// EnvHostInterrupt is asked every few thousand steps of the guest whether it is to stop.
+func (i imports) EnvHostInterrupt(*qjs.Module) uint32 {
 	if i.g.host.interrupted() {
 		return 1
 	}
 	return 0
 }
 
-// Env_host_promise_rejection hears of promises that are rejected while nothing handles them, and of those that are
+// EnvHostPromiseRejection hears of promises that are rejected while nothing handles them, and of those that are
 // handled after all. The handles are the host's to free.
-func (i imports) Env_host_promise_rejection(m *qjs.Module, promise, reason, handled uint32) {
+func (i imports) EnvHostPromiseRejection(m *qjs.Module, promise, reason, handled uint32) {
 	g := i.g
 	if handled == 0 && g.h.unhandled != 0 && len(g.rejected) < maxRejected {
 		g.rejected = append(g.rejected, rejection{value(promise), value(reason)})
 		return
 	}
 	if handled != 0 {
-		at := m.Qjs_get_value_ptr(promise)
+		at := m.QjsGetValuePtr(promise)
 		for k, r := range g.rejected {
-			if m.Qjs_get_value_ptr(uint32(r.promise)) == at {
+			if m.QjsGetValuePtr(uint32(r.promise)) == at {
 				g.free(r.promise)
 				g.free(r.reason)
 				g.rejected = append(g.rejected[:k], g.rejected[k+1:]...)
@@ -123,28 +123,28 @@ func (i imports) Env_host_promise_rejection(m *qjs.Module, promise, reason, hand
 			}
 		}
 	}
-	m.Qjs_free_value(promise)
-	m.Qjs_free_value(reason)
+	m.QjsFreeValue(promise)
+	m.QjsFreeValue(reason)
 }
 
-// Env_host_get_timezone_offset says that the guest lives in UTC, wherever the host is.
-func (imports) Env_host_get_timezone_offset(*qjs.Module, uint32, uint32) uint32 { return 0 }
+// EnvHostGetTimezoneOffset says that the guest lives in UTC, wherever the host is.
+func (imports) EnvHostGetTimezoneOffset(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// Env_host_module_normalize and Env_host_module_load refuse: there are no modules but those that the host has
+// EnvHostModuleNormalize and EnvHostModuleLoad refuse: there are no modules but those that the host has
 // bundled into the program.
-func (imports) Env_host_module_normalize(*qjs.Module, uint32, uint32) uint32 { return 0 }
+func (imports) EnvHostModuleNormalize(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// Env_host_module_load refuses.
-func (imports) Env_host_module_load(*qjs.Module, uint32, uint32) uint32 { return 0 }
+// EnvHostModuleLoad refuses.
+func (imports) EnvHostModuleLoad(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// Wasi_snapshot_preview1_clock_time_get is what Date reads, in nanoseconds but as coarse as the host makes it.
-func (i imports) Wasi_snapshot_preview1_clock_time_get(m *qjs.Module, clock uint32, precision uint64, result uint32) uint32 {
+// WasiSnapshotPreview1ClockTimeGet is what Date reads, in nanoseconds but as coarse as the host makes it.
+func (i imports) WasiSnapshotPreview1ClockTimeGet(m *qjs.Module, clock uint32, precision uint64, result uint32) uint32 {
 	binary.LittleEndian.PutUint64(m.Memory()[result:], uint64(i.g.host.now()*int64(time.Millisecond)))
 	return wasiOK
 }
 
-// Wasi_snapshot_preview1_random_get fills guest memory with randomness.
-func (i imports) Wasi_snapshot_preview1_random_get(m *qjs.Module, at, n uint32) uint32 {
+// WasiSnapshotPreview1RandomGet fills guest memory with randomness.
+func (i imports) WasiSnapshotPreview1RandomGet(m *qjs.Module, at, n uint32) uint32 {
 	var b [256]byte
 	for n > 0 {
 		k := min(n, uint32(len(b)))
@@ -157,20 +157,20 @@ func (i imports) Wasi_snapshot_preview1_random_get(m *qjs.Module, at, n uint32) 
 
 // The guest has no files.
 
-// Wasi_snapshot_preview1_fd_close refuses.
-func (imports) Wasi_snapshot_preview1_fd_close(*qjs.Module, uint32) uint32 { return wasiNoSys }
+// WasiSnapshotPreview1FdClose refuses.
+func (imports) WasiSnapshotPreview1FdClose(*qjs.Module, uint32) uint32 { return wasiNoSys }
 
-// Wasi_snapshot_preview1_fd_fdstat_get refuses.
-func (imports) Wasi_snapshot_preview1_fd_fdstat_get(*qjs.Module, uint32, uint32) uint32 {
+// WasiSnapshotPreview1FdFdstatGet refuses.
+func (imports) WasiSnapshotPreview1FdFdstatGet(*qjs.Module, uint32, uint32) uint32 {
 	return wasiBadFile
 }
 
-// Wasi_snapshot_preview1_fd_seek refuses.
-func (imports) Wasi_snapshot_preview1_fd_seek(*qjs.Module, uint32, uint64, uint32, uint32) uint32 {
+// WasiSnapshotPreview1FdSeek refuses.
+func (imports) WasiSnapshotPreview1FdSeek(*qjs.Module, uint32, uint64, uint32, uint32) uint32 {
 	return wasiNoSys
 }
 
-// Wasi_snapshot_preview1_fd_write refuses.
-func (imports) Wasi_snapshot_preview1_fd_write(*qjs.Module, uint32, uint32, uint32, uint32) uint32 {
+// WasiSnapshotPreview1FdWrite refuses.
+func (imports) WasiSnapshotPreview1FdWrite(*qjs.Module, uint32, uint32, uint32, uint32) uint32 {
 	return wasiBadFile
 }

@@ -22,7 +22,7 @@ type region struct {
 
 // newRegion reserves address space. It holds no memory yet.
 func newRegion() (*region, error) {
-	all, err := unix.Mmap(-1, 0, reservation, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	all, err := unix.Mmap(-1, 0, reservation, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|mapNoReserve)
 	if err != nil {
 		return nil, fmt.Errorf("reserve 8 GiB of address space for a guest (is there a limit such as ulimit -v?): %w", err)
 	}
@@ -56,7 +56,7 @@ func (r *region) clear() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.size > 0 {
-		if err := remap(r.all[:r.size], -1, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_NORESERVE); err != nil {
+		if err := remap(r.all[:r.size], -1, unix.PROT_NONE, unix.MAP_ANON|mapNoReserve); err != nil {
 			return fmt.Errorf("clear a guest's memory: %w", err)
 		}
 	}

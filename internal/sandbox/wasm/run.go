@@ -143,8 +143,8 @@ func (r *run) pump() error {
 
 // attach is the first entry of a fresh guest.
 func (r *run) attach() error {
-	r.g.m.Qjs_set_memory_limit(uint32(r.spec.Memory - headroom))
-	r.g.m.Qjs_set_max_stack_size(uint32(r.spec.Stack))
+	r.g.m.QjsSetMemoryLimit(uint32(r.spec.Memory - headroom))
+	r.g.m.QjsSetMaxStackSize(uint32(r.spec.Stack))
 	return r.g.call(r.g.h.attach)
 }
 

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -51,7 +52,7 @@ const (
 
 // Config makes a Driver. Its zero value is what everybody but a test wants.
 type Config struct {
-	Prelude string           // the guest's side of the protocol; guest.Source if empty
+	Prelude string           // the guest's side of the protocol; prelude.Source if empty
 	Now     func() time.Time // the guests' clock; the time of day in steps of a millisecond if nil
 	Random  io.Reader        // the guests' randomness; crypto/rand if nil. It must be safe for concurrent use.
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
@@ -76,7 +77,7 @@ type Driver struct {
 // New makes a driver. The engine boots when it is first needed.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Prelude == "" {
-		cfg.Prelude = defaultPrelude
+		cfg.Prelude = prelude.Source
 	}
 	if cfg.Prelude == "" {
 		return nil, errors.New("wasm driver: no prelude")

@@ -5,158 +5,166 @@ package qjs
 import (
 	_ "embed"
 	"math"
-	"math/bits"
-	"runtime"
 	"unsafe"
 )
 
 var _ = math.Abs
-var _ = bits.Len32
 
+// MemoryPages is how many pages of 64 KiB the memory begins with.
 const MemoryPages = 18
+
+const maxPages = 65536
+
+// InitialStackPointer is where the guest's stack begins; it grows down.
 const InitialStackPointer = 1048576
-const maxDepth = 100000
 
+// StackPointer is how far the guest's stack has grown down.
+func (m *Module) StackPointer() uint32 { return m.g0 }
+
+const tableLen = 532
+
+// A Module is one instance. It is not safe for concurrent use.
 type Module struct {
-	Imp Imports
+	Imports Imports
+	// Grow, if not nil, is asked before the memory grows to size bytes, within its capacity.
 	Grow func(size int) bool
-	mem []byte
-	base unsafe.Pointer
-	depth int
-	table *[tableLen]any
-	g0 uint32
+
+	memory []byte
+	base   unsafe.Pointer
+	depth  int
+	table  *[tableLen]any
+	g0     uint32
 }
 
+// Imports is what the module imports.
 type Imports interface {
-	Env_host_get_timezone_offset(*Module, uint32, uint32) uint32
-	Env_host_interrupt(*Module) uint32
-	Env_host_promise_rejection(*Module, uint32, uint32, uint32)
-	Env_host_module_normalize(*Module, uint32, uint32) uint32
-	Env_host_module_load(*Module, uint32, uint32) uint32
-	Env_host_call(*Module, uint32, uint32, uint32, uint32, uint32) uint32
-	Wasi_snapshot_preview1_clock_time_get(*Module, uint32, uint64, uint32) uint32
-	Wasi_snapshot_preview1_fd_close(*Module, uint32) uint32
-	Wasi_snapshot_preview1_fd_fdstat_get(*Module, uint32, uint32) uint32
-	Wasi_snapshot_preview1_fd_seek(*Module, uint32, uint64, uint32, uint32) uint32
-	Wasi_snapshot_preview1_fd_write(*Module, uint32, uint32, uint32, uint32) uint32
-	Wasi_snapshot_preview1_random_get(*Module, uint32, uint32) uint32
+	EnvHostGetTimezoneOffset(*Module, uint32, uint32) uint32
+	EnvHostInterrupt(*Module) uint32
+	EnvHostPromiseRejection(*Module, uint32, uint32, uint32)
+	EnvHostModuleNormalize(*Module, uint32, uint32) uint32
+	EnvHostModuleLoad(*Module, uint32, uint32) uint32
+	EnvHostCall(*Module, uint32, uint32, uint32, uint32, uint32) uint32
+	WasiSnapshotPreview1ClockTimeGet(*Module, uint32, uint64, uint32) uint32
+	WasiSnapshotPreview1FdClose(*Module, uint32) uint32
+	WasiSnapshotPreview1FdFdstatGet(*Module, uint32, uint32) uint32
+	WasiSnapshotPreview1FdSeek(*Module, uint32, uint64, uint32, uint32) uint32
+	WasiSnapshotPreview1FdWrite(*Module, uint32, uint32, uint32, uint32) uint32
+	WasiSnapshotPreview1RandomGet(*Module, uint32, uint32) uint32
 }
 
-// New makes a module whose memory is set by SetMemory.
-func New(imp Imports) *Module {
-	m := &Module{Imp: imp, table: &table}
+// New makes a module; SetMemory and, for a fresh memory, Init come next.
+func New(imports Imports) *Module {
+	m := &Module{Imports: imports, table: &table}
 	m.Reset()
 	return m
 }
 
-// Reset puts the globals back.
+// Reset puts the globals back to what they begin with.
 func (m *Module) Reset() {
 	m.depth = 0
 	m.g0 = 1048576
 }
 
-const tableLen = 532
-
 var table = [tableLen]any{
-	1: fn1643,
-	2: fn59,
-	3: fn130,
-	4: fn132,
-	5: fn163,
-	6: fn180,
-	7: fn236,
-	8: fn307,
-	9: fn543,
-	10: fn545,
-	11: fn443,
-	12: fn540,
-	13: fn541,
-	14: fn466,
-	15: fn395,
-	16: fn397,
-	17: fn398,
-	18: fn400,
-	19: fn401,
-	20: fn402,
-	21: fn427,
-	22: fn428,
-	23: fn449,
-	24: fn440,
-	25: fn453,
-	26: fn454,
-	27: fn455,
-	28: fn456,
-	29: fn457,
-	30: fn458,
-	31: fn459,
-	32: fn460,
-	33: fn461,
-	34: fn462,
-	35: fn491,
-	36: fn546,
-	37: fn551,
-	38: fn554,
-	39: fn555,
-	40: fn556,
-	41: fn557,
-	42: fn558,
-	43: fn636,
-	44: fn644,
-	45: fn654,
-	46: fn656,
-	47: fn658,
-	48: fn660,
-	49: fn661,
-	50: fn662,
-	51: fn663,
-	52: fn664,
-	53: fn665,
-	54: fn669,
-	55: fn687,
-	56: fn688,
-	57: fn689,
-	58: fn690,
-	59: fn501,
-	60: fn692,
-	61: fn693,
-	62: fn694,
-	63: fn490,
-	64: fn695,
-	65: fn696,
-	66: fn697,
-	67: fn426,
-	68: fn698,
-	69: fn699,
-	70: fn700,
-	71: fn701,
-	72: fn731,
-	73: fn1120,
-	74: fn947,
-	75: fn948,
-	76: fn725,
-	77: fn705,
-	78: fn737,
-	79: fn739,
-	80: fn743,
-	81: fn751,
-	82: fn753,
-	83: fn758,
-	84: fn759,
-	85: fn760,
-	86: fn763,
-	87: fn836,
-	88: fn909,
-	89: fn961,
-	90: fn221,
-	91: fn1521,
-	92: fn26,
-	93: fn1255,
-	94: fn1280,
-	95: fn617,
-	96: fn460,
-	97: fn453,
-	98: fn454,
-	99: fn455,
+	1:   fn1643,
+	2:   fn59,
+	3:   fn130,
+	4:   fn132,
+	5:   fn163,
+	6:   fn180,
+	7:   fn236,
+	8:   fn307,
+	9:   fn543,
+	10:  fn545,
+	11:  fn443,
+	12:  fn540,
+	13:  fn541,
+	14:  fn466,
+	15:  fn395,
+	16:  fn397,
+	17:  fn398,
+	18:  fn400,
+	19:  fn401,
+	20:  fn402,
+	21:  fn427,
+	22:  fn428,
+	23:  fn449,
+	24:  fn440,
+	25:  fn453,
+	26:  fn454,
+	27:  fn455,
+	28:  fn456,
+	29:  fn457,
+	30:  fn458,
+	31:  fn459,
+	32:  fn460,
+	33:  fn461,
+	34:  fn462,
+	35:  fn491,
+	36:  fn546,
+	37:  fn551,
+	38:  fn554,
+	39:  fn555,
+	40:  fn556,
+	41:  fn557,
+	42:  fn558,
+	43:  fn636,
+	44:  fn644,
+	45:  fn654,
+	46:  fn656,
+	47:  fn658,
+	48:  fn660,
+	49:  fn661,
+	50:  fn662,
+	51:  fn663,
+	52:  fn664,
+	53:  fn665,
+	54:  fn669,
+	55:  fn687,
+	56:  fn688,
+	57:  fn689,
+	58:  fn690,
+	59:  fn501,
+	60:  fn692,
+	61:  fn693,
+	62:  fn694,
+	63:  fn490,
+	64:  fn695,
+	65:  fn696,
+	66:  fn697,
+	67:  fn426,
+	68:  fn698,
+	69:  fn699,
+	70:  fn700,
+	71:  fn701,
+	72:  fn731,
+	73:  fn1120,
+	74:  fn947,
+	75:  fn948,
+	76:  fn725,
+	77:  fn705,
+	78:  fn737,
+	79:  fn739,
+	80:  fn743,
+	81:  fn751,
+	82:  fn753,
+	83:  fn758,
+	84:  fn759,
+	85:  fn760,
+	86:  fn763,
+	87:  fn836,
+	88:  fn909,
+	89:  fn961,
+	90:  fn221,
+	91:  fn1521,
+	92:  fn26,
+	93:  fn1255,
+	94:  fn1280,
+	95:  fn617,
+	96:  fn460,
+	97:  fn453,
+	98:  fn454,
+	99:  fn455,
 	100: fn456,
 	101: fn457,
 	102: fn458,
@@ -591,501 +599,765 @@ var table = [tableLen]any{
 	531: fn1646,
 }
 
-func (m *Module) X_initialize() { fn12(m) }
-func (m *Module) Qjs_get_quickjs_version() uint32 { return fn13(m) }
-func (m *Module) Qjs_init() uint32 { return fn1575(m) }
-func (m *Module) Qjs_init2(a0 uint32) uint32 { return fn1577(m, a0) }
-func (m *Module) Qjs_set_interrupt_handler(a0 uint32) { fn1622(m, a0) }
-func (m *Module) Qjs_set_promise_rejection_handler(a0 uint32) { fn1629(m, a0) }
-func (m *Module) Qjs_set_module_loader(a0 uint32) { fn1626(m, a0) }
-func (m *Module) Qjs_set_memory_limit(a0 uint32) { fn1625(m, a0) }
-func (m *Module) Qjs_set_max_stack_size(a0 uint32) { fn1624(m, a0) }
-func (m *Module) Qjs_run_gc() { fn1620(m) }
-func (m *Module) Qjs_set_gc_threshold(a0 uint32) { fn1621(m, a0) }
-func (m *Module) Qjs_get_gc_threshold() uint32 { return fn1552(m) }
-func (m *Module) Qjs_compute_memory_usage(a0 uint32) { fn1532(m, a0) }
-func (m *Module) Qjs_destroy() { fn1535(m) }
-func (m *Module) Qjs_eval(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 { return fn1537(m, a0, a1, a2, a3) }
-func (m *Module) Qjs_compile(a0 uint32, a1 uint32, a2 uint32, a3 uint32, a4 uint32, a5 uint32) uint32 { return fn1531(m, a0, a1, a2, a3, a4, a5) }
-func (m *Module) Qjs_eval_bytecode(a0 uint32, a1 uint32) uint32 { return fn1539(m, a0, a1) }
-func (m *Module) Qjs_new_string(a0 uint32, a1 uint32) uint32 { return fn1611(m, a0, a1) }
-func (m *Module) Qjs_new_number(a0 float64) uint32 { return fn1608(m, a0) }
-func (m *Module) Qjs_new_object() uint32 { return fn1609(m) }
-func (m *Module) Qjs_new_array() uint32 { return fn1602(m) }
-func (m *Module) Qjs_get_undefined() uint32 { return fn1571(m) }
-func (m *Module) Qjs_get_null() uint32 { return fn1554(m) }
-func (m *Module) Qjs_get_true() uint32 { return fn1569(m) }
-func (m *Module) Qjs_get_false() uint32 { return fn1550(m) }
-func (m *Module) Qjs_new_symbol(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1612(m, a0, a1, a2) }
-func (m *Module) Qjs_get_symbol_description(a0 uint32, a1 uint32) uint32 { return fn1568(m, a0, a1) }
-func (m *Module) Qjs_get_float64(a0 uint32) float64 { return fn1551(m, a0) }
-func (m *Module) Qjs_get_string(a0 uint32) uint32 { return fn1566(m, a0) }
-func (m *Module) Qjs_get_string_len(a0 uint32, a1 uint32) uint32 { return fn1567(m, a0, a1) }
-func (m *Module) Qjs_free_cstring(a0 uint32) { fn1541(m, a0) }
-func (m *Module) Qjs_typeof(a0 uint32) uint32 { return fn1636(m, a0) }
-func (m *Module) Qjs_is_exception(a0 uint32) uint32 { return fn1585(m, a0) }
-func (m *Module) Qjs_is_undefined(a0 uint32) uint32 { return fn1598(m, a0) }
-func (m *Module) Qjs_is_null(a0 uint32) uint32 { return fn1589(m, a0) }
-func (m *Module) Qjs_is_bool(a0 uint32) uint32 { return fn1581(m, a0) }
-func (m *Module) Qjs_is_number(a0 uint32) uint32 { return fn1590(m, a0) }
-func (m *Module) Qjs_is_string(a0 uint32) uint32 { return fn1596(m, a0) }
-func (m *Module) Qjs_is_object(a0 uint32) uint32 { return fn1591(m, a0) }
-func (m *Module) Qjs_is_array(a0 uint32) uint32 { return fn1578(m, a0) }
-func (m *Module) Qjs_is_function(a0 uint32) uint32 { return fn1586(m, a0) }
-func (m *Module) Qjs_is_error(a0 uint32) uint32 { return fn1584(m, a0) }
-func (m *Module) Qjs_is_promise(a0 uint32) uint32 { return fn1592(m, a0) }
-func (m *Module) Qjs_is_symbol(a0 uint32) uint32 { return fn1597(m, a0) }
-func (m *Module) Qjs_is_big_int(a0 uint32) uint32 { return fn1580(m, a0) }
-func (m *Module) Qjs_is_proxy(a0 uint32) uint32 { return fn1593(m, a0) }
-func (m *Module) Qjs_is_map(a0 uint32) uint32 { return fn1588(m, a0) }
-func (m *Module) Qjs_is_set(a0 uint32) uint32 { return fn1595(m, a0) }
-func (m *Module) Qjs_is_date(a0 uint32) uint32 { return fn1583(m, a0) }
-func (m *Module) Qjs_is_regexp(a0 uint32) uint32 { return fn1594(m, a0) }
-func (m *Module) Qjs_is_weak_ref(a0 uint32) uint32 { return fn1600(m, a0) }
-func (m *Module) Qjs_is_weak_map(a0 uint32) uint32 { return fn1599(m, a0) }
-func (m *Module) Qjs_is_weak_set(a0 uint32) uint32 { return fn1601(m, a0) }
-func (m *Module) Qjs_is_data_view(a0 uint32) uint32 { return fn1582(m, a0) }
-func (m *Module) Qjs_get_class_id(a0 uint32) uint32 { return fn1546(m, a0) }
-func (m *Module) Qjs_get_class_name(a0 uint32) uint32 { return fn1547(m, a0) }
-func (m *Module) Qjs_get_proxy_target(a0 uint32) uint32 { return fn1564(m, a0) }
-func (m *Module) Qjs_get_proxy_handler(a0 uint32) uint32 { return fn1563(m, a0) }
-func (m *Module) Qjs_get_bool(a0 uint32) uint32 { return fn1545(m, a0) }
-func (m *Module) Qjs_dup_value(a0 uint32) uint32 { return fn1536(m, a0) }
-func (m *Module) Qjs_free_value(a0 uint32) { fn1542(m, a0) }
-func (m *Module) Qjs_get_global() uint32 { return fn1553(m) }
-func (m *Module) Qjs_get_prop_string(a0 uint32, a1 uint32) uint32 { return fn1559(m, a0, a1) }
-func (m *Module) Qjs_set_prop_string(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1631(m, a0, a1, a2) }
-func (m *Module) Qjs_define_prop_string(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 { return fn1533(m, a0, a1, a2, a3) }
-func (m *Module) Qjs_define_prop_value(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 { return fn1534(m, a0, a1, a2, a3) }
-func (m *Module) Qjs_get_prop_value(a0 uint32, a1 uint32) uint32 { return fn1561(m, a0, a1) }
-func (m *Module) Qjs_set_prop_value(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1633(m, a0, a1, a2) }
-func (m *Module) Qjs_get_prop_uint32(a0 uint32, a1 uint32) uint32 { return fn1560(m, a0, a1) }
-func (m *Module) Qjs_set_prop_uint32(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1632(m, a0, a1, a2) }
-func (m *Module) Qjs_call_constructor(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1530(m, a0, a1, a2) }
-func (m *Module) Qjs_call(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 { return fn1528(m, a0, a1, a2, a3) }
-func (m *Module) Qjs_new_host_function(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1606(m, a0, a1, a2) }
-func (m *Module) Qjs_new_promise(a0 uint32, a1 uint32) uint32 { return fn1610(m, a0, a1) }
-func (m *Module) Qjs_promise_state(a0 uint32) uint32 { return fn1616(m, a0) }
-func (m *Module) Qjs_promise_result(a0 uint32) uint32 { return fn1615(m, a0) }
-func (m *Module) Qjs_promise_then(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1617(m, a0, a1, a2) }
-func (m *Module) Qjs_promise_mark_as_handled(a0 uint32) { fn1614(m, a0) }
-func (m *Module) Qjs_is_job_pending() uint32 { return fn1587(m) }
-func (m *Module) Qjs_execute_pending_job() uint32 { return fn1540(m) }
-func (m *Module) Qjs_get_exception() uint32 { return fn1549(m) }
-func (m *Module) Qjs_throw(a0 uint32) uint32 { return fn1635(m, a0) }
-func (m *Module) Qjs_new_error() uint32 { return fn1605(m) }
-func (m *Module) Qjs_new_big_int64(a0 uint32, a1 uint32) uint32 { return fn1604(m, a0, a1) }
-func (m *Module) Qjs_get_big_int64(a0 uint32, a1 uint32, a2 uint32) uint32 { return fn1544(m, a0, a1, a2) }
-func (m *Module) Qjs_get_value_ptr(a0 uint32) uint32 { return fn1572(m, a0) }
-func (m *Module) Qjs_get_own_property_names(a0 uint32) uint32 { return fn1557(m, a0) }
-func (m *Module) Qjs_get_own_property_names_all(a0 uint32) uint32 { return fn1558(m, a0) }
-func (m *Module) Qjs_get_own_property_keys(a0 uint32) uint32 { return fn1556(m, a0) }
-func (m *Module) Qjs_get_own_property_descriptor(a0 uint32, a1 uint32) uint32 { return fn1555(m, a0, a1) }
-func (m *Module) Qjs_has_own_property(a0 uint32, a1 uint32) uint32 { return fn1573(m, a0, a1) }
-func (m *Module) Qjs_has_own_property_value(a0 uint32, a1 uint32) uint32 { return fn1574(m, a0, a1) }
-func (m *Module) Qjs_property_is_enumerable(a0 uint32, a1 uint32) uint32 { return fn1618(m, a0, a1) }
-func (m *Module) Qjs_property_is_enumerable_value(a0 uint32, a1 uint32) uint32 { return fn1619(m, a0, a1) }
-func (m *Module) Qjs_get_prototype_of(a0 uint32) uint32 { return fn1562(m, a0) }
-func (m *Module) Qjs_new_array_buffer(a0 uint32, a1 uint32) uint32 { return fn1603(m, a0, a1) }
-func (m *Module) Qjs_get_array_buffer(a0 uint32, a1 uint32) uint32 { return fn1543(m, a0, a1) }
-func (m *Module) Qjs_is_array_buffer(a0 uint32) uint32 { return fn1579(m, a0) }
-func (m *Module) Qjs_new_uint8_array(a0 uint32, a1 uint32) uint32 { return fn1613(m, a0, a1) }
-func (m *Module) Qjs_get_typed_array_buffer(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 { return fn1570(m, a0, a1, a2, a3) }
-func (m *Module) Qjs_get_runtime_ptr() uint32 { return fn1565(m) }
-func (m *Module) Qjs_get_context_ptr() uint32 { return fn1548(m) }
-func (m *Module) Qjs_set_runtime_and_context(a0 uint32, a1 uint32) { fn1634(m, a0, a1) }
-func (m *Module) Wasm_malloc(a0 uint32) uint32 { return fn614(m, a0) }
-func (m *Module) Wasm_free(a0 uint32) { fn616(m, a0) }
-
-// A Trap ends a module's run.
-type Trap string
-
-// Error gives the trap's name.
-func (t Trap) Error() string { return string(t) }
-
-type trap = Trap
-
-const (
-	errUnreachable = trap("unreachable")
-	ErrDepth       = trap("call depth exceeded")
-	ErrMemory      = trap("out of bounds memory access")
-	errOverflow    = trap("integer overflow")
-	errConversion  = trap("invalid conversion to integer")
-)
-
-// SetMemory gives the module its linear memory: the first len(b) bytes of a reservation of at least 8 GiB; cap(b) bounds growth.
-func (m *Module) SetMemory(b []byte) { m.mem = b; m.base = unsafe.Pointer(unsafe.SliceData(b)) }
-func (m *Module) Memory() []byte { return m.mem }
-func (m *Module) StackPointer() uint32 { return m.g0 }
-
-func (m *Module) grow(n uint32) uint32 {
-	old := len(m.mem)
-	want := old + int(n)<<16
-	if want > cap(m.mem) || want > 1<<32 {
-		return 1<<32 - 1
-	}
-	if m.Grow != nil && !m.Grow(want) {
-		return 1<<32 - 1
-	}
-	m.mem = m.mem[:want]
-	return uint32(old >> 16)
+// Initialize is "_initialize".
+func (m *Module) Initialize() {
+	fn12(m)
 }
 
-// AsTrap gives the trap that a recovered panic of a module's function stands for.
-func (m *Module) AsTrap(x any) (Trap, bool) {
-	if t, ok := x.(Trap); ok {
-		return t, true
-	}
-	e, ok := x.(runtime.Error)
-	if !ok {
-		return "", false
-	}
-	if a, ok := e.(interface{ Addr() uintptr }); ok {
-		if off := a.Addr() - uintptr(m.base); off < 8<<30+1<<16 {
-			return ErrMemory, true
-		}
-		return "", false
-	}
-	return Trap(e.Error()), true
+// QjsGetQuickjsVersion is "qjs_get_quickjs_version".
+func (m *Module) QjsGetQuickjsVersion() uint32 {
+	return fn13(m)
 }
 
-func fill(b []byte, v byte) {
-	if v == 0 {
-		clear(b)
-		return
-	}
-	for i := range b {
-		b[i] = v
-	}
+// QjsInit is "qjs_init".
+func (m *Module) QjsInit() uint32 {
+	return fn1575(m)
 }
 
-func k32(v uint32) uint32 { return v }
-func k64(v uint64) uint64 { return v }
-
-func b2i(b bool) uint32 {
-	if b {
-		return 1
-	}
-	return 0
+// QjsInit2 is "qjs_init2".
+func (m *Module) QjsInit2(a0 uint32) uint32 {
+	return fn1577(m, a0)
 }
 
-func div32s(x, y uint32) uint32 {
-	if x == 1<<31 && y == 1<<32-1 {
-		panic(errOverflow)
-	}
-	return uint32(int32(x) / int32(y))
+// QjsSetInterruptHandler is "qjs_set_interrupt_handler".
+func (m *Module) QjsSetInterruptHandler(a0 uint32) {
+	fn1622(m, a0)
 }
-func div64s(x, y uint64) uint64 {
-	if x == 1<<63 && y == 1<<64-1 {
-		panic(errOverflow)
-	}
-	return uint64(int64(x) / int64(y))
+
+// QjsSetPromiseRejectionHandler is "qjs_set_promise_rejection_handler".
+func (m *Module) QjsSetPromiseRejectionHandler(a0 uint32) {
+	fn1629(m, a0)
 }
-func tr32s(f float64) uint32 {
-	if !(f > -2147483649 && f < 2147483648) {
-		panic(errConversion)
-	}
-	return uint32(int32(f))
+
+// QjsSetModuleLoader is "qjs_set_module_loader".
+func (m *Module) QjsSetModuleLoader(a0 uint32) {
+	fn1626(m, a0)
 }
-func tr32u(f float64) uint32 {
-	if !(f > -1 && f < 4294967296) {
-		panic(errConversion)
-	}
-	return uint32(int64(f))
+
+// QjsSetMemoryLimit is "qjs_set_memory_limit".
+func (m *Module) QjsSetMemoryLimit(a0 uint32) {
+	fn1625(m, a0)
 }
-func tr64s(f float64) uint64 {
-	if !(f >= -9223372036854775808 && f < 9223372036854775808) {
-		panic(errConversion)
-	}
-	return uint64(int64(f))
+
+// QjsSetMaxStackSize is "qjs_set_max_stack_size".
+func (m *Module) QjsSetMaxStackSize(a0 uint32) {
+	fn1624(m, a0)
 }
-func tr64u(f float64) uint64 {
-	if !(f > -1 && f < 18446744073709551616) {
-		panic(errConversion)
-	}
-	if f < 9223372036854775808 {
-		return uint64(int64(f))
-	}
-	return uint64(int64(f-9223372036854775808)) ^ 1<<63
+
+// QjsRunGc is "qjs_run_gc".
+func (m *Module) QjsRunGc() {
+	fn1620(m)
 }
-func ts32s(f float64) uint32 {
-	switch {
-	case f != f:
-		return 0
-	case f <= -2147483648:
-		return 1 << 31
-	case f >= 2147483647:
-		return 1<<31 - 1
-	}
-	return uint32(int32(f))
+
+// QjsSetGcThreshold is "qjs_set_gc_threshold".
+func (m *Module) QjsSetGcThreshold(a0 uint32) {
+	fn1621(m, a0)
 }
-func ts32u(f float64) uint32 {
-	switch {
-	case !(f > 0):
-		return 0
-	case f >= 4294967295:
-		return 1<<32 - 1
-	}
-	return uint32(int64(f))
+
+// QjsGetGcThreshold is "qjs_get_gc_threshold".
+func (m *Module) QjsGetGcThreshold() uint32 {
+	return fn1552(m)
 }
-func ts64s(f float64) uint64 {
-	switch {
-	case f != f:
-		return 0
-	case f <= -9223372036854775808:
-		return 1 << 63
-	case f >= 9223372036854775808:
-		return 1<<63 - 1
-	}
-	return uint64(int64(f))
+
+// QjsComputeMemoryUsage is "qjs_compute_memory_usage".
+func (m *Module) QjsComputeMemoryUsage(a0 uint32) {
+	fn1532(m, a0)
 }
-func ts64u(f float64) uint64 {
-	switch {
-	case !(f > 0):
-		return 0
-	case f >= 18446744073709551616:
-		return 1<<64 - 1
-	case f < 9223372036854775808:
-		return uint64(int64(f))
-	}
-	return uint64(int64(f-9223372036854775808)) ^ 1<<63
+
+// QjsDestroy is "qjs_destroy".
+func (m *Module) QjsDestroy() {
+	fn1535(m)
+}
+
+// QjsEval is "qjs_eval".
+func (m *Module) QjsEval(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 {
+	return fn1537(m, a0, a1, a2, a3)
+}
+
+// QjsCompile is "qjs_compile".
+func (m *Module) QjsCompile(a0 uint32, a1 uint32, a2 uint32, a3 uint32, a4 uint32, a5 uint32) uint32 {
+	return fn1531(m, a0, a1, a2, a3, a4, a5)
+}
+
+// QjsEvalBytecode is "qjs_eval_bytecode".
+func (m *Module) QjsEvalBytecode(a0 uint32, a1 uint32) uint32 {
+	return fn1539(m, a0, a1)
+}
+
+// QjsNewString is "qjs_new_string".
+func (m *Module) QjsNewString(a0 uint32, a1 uint32) uint32 {
+	return fn1611(m, a0, a1)
+}
+
+// QjsNewNumber is "qjs_new_number".
+func (m *Module) QjsNewNumber(a0 float64) uint32 {
+	return fn1608(m, a0)
+}
+
+// QjsNewObject is "qjs_new_object".
+func (m *Module) QjsNewObject() uint32 {
+	return fn1609(m)
+}
+
+// QjsNewArray is "qjs_new_array".
+func (m *Module) QjsNewArray() uint32 {
+	return fn1602(m)
+}
+
+// QjsGetUndefined is "qjs_get_undefined".
+func (m *Module) QjsGetUndefined() uint32 {
+	return fn1571(m)
+}
+
+// QjsGetNull is "qjs_get_null".
+func (m *Module) QjsGetNull() uint32 {
+	return fn1554(m)
+}
+
+// QjsGetTrue is "qjs_get_true".
+func (m *Module) QjsGetTrue() uint32 {
+	return fn1569(m)
+}
+
+// QjsGetFalse is "qjs_get_false".
+func (m *Module) QjsGetFalse() uint32 {
+	return fn1550(m)
+}
+
+// QjsNewSymbol is "qjs_new_symbol".
+func (m *Module) QjsNewSymbol(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1612(m, a0, a1, a2)
+}
+
+// QjsGetSymbolDescription is "qjs_get_symbol_description".
+func (m *Module) QjsGetSymbolDescription(a0 uint32, a1 uint32) uint32 {
+	return fn1568(m, a0, a1)
+}
+
+// QjsGetFloat64 is "qjs_get_float64".
+func (m *Module) QjsGetFloat64(a0 uint32) float64 {
+	return fn1551(m, a0)
+}
+
+// QjsGetString is "qjs_get_string".
+func (m *Module) QjsGetString(a0 uint32) uint32 {
+	return fn1566(m, a0)
+}
+
+// QjsGetStringLen is "qjs_get_string_len".
+func (m *Module) QjsGetStringLen(a0 uint32, a1 uint32) uint32 {
+	return fn1567(m, a0, a1)
+}
+
+// QjsFreeCstring is "qjs_free_cstring".
+func (m *Module) QjsFreeCstring(a0 uint32) {
+	fn1541(m, a0)
+}
+
+// QjsTypeof is "qjs_typeof".
+func (m *Module) QjsTypeof(a0 uint32) uint32 {
+	return fn1636(m, a0)
+}
+
+// QjsIsException is "qjs_is_exception".
+func (m *Module) QjsIsException(a0 uint32) uint32 {
+	return fn1585(m, a0)
+}
+
+// QjsIsUndefined is "qjs_is_undefined".
+func (m *Module) QjsIsUndefined(a0 uint32) uint32 {
+	return fn1598(m, a0)
+}
+
+// QjsIsNull is "qjs_is_null".
+func (m *Module) QjsIsNull(a0 uint32) uint32 {
+	return fn1589(m, a0)
+}
+
+// QjsIsBool is "qjs_is_bool".
+func (m *Module) QjsIsBool(a0 uint32) uint32 {
+	return fn1581(m, a0)
+}
+
+// QjsIsNumber is "qjs_is_number".
+func (m *Module) QjsIsNumber(a0 uint32) uint32 {
+	return fn1590(m, a0)
+}
+
+// QjsIsString is "qjs_is_string".
+func (m *Module) QjsIsString(a0 uint32) uint32 {
+	return fn1596(m, a0)
+}
+
+// QjsIsObject is "qjs_is_object".
+func (m *Module) QjsIsObject(a0 uint32) uint32 {
+	return fn1591(m, a0)
+}
+
+// QjsIsArray is "qjs_is_array".
+func (m *Module) QjsIsArray(a0 uint32) uint32 {
+	return fn1578(m, a0)
+}
+
+// QjsIsFunction is "qjs_is_function".
+func (m *Module) QjsIsFunction(a0 uint32) uint32 {
+	return fn1586(m, a0)
+}
+
+// QjsIsError is "qjs_is_error".
+func (m *Module) QjsIsError(a0 uint32) uint32 {
+	return fn1584(m, a0)
+}
+
+// QjsIsPromise is "qjs_is_promise".
+func (m *Module) QjsIsPromise(a0 uint32) uint32 {
+	return fn1592(m, a0)
+}
+
+// QjsIsSymbol is "qjs_is_symbol".
+func (m *Module) QjsIsSymbol(a0 uint32) uint32 {
+	return fn1597(m, a0)
+}
+
+// QjsIsBigInt is "qjs_is_big_int".
+func (m *Module) QjsIsBigInt(a0 uint32) uint32 {
+	return fn1580(m, a0)
+}
+
+// QjsIsProxy is "qjs_is_proxy".
+func (m *Module) QjsIsProxy(a0 uint32) uint32 {
+	return fn1593(m, a0)
+}
+
+// QjsIsMap is "qjs_is_map".
+func (m *Module) QjsIsMap(a0 uint32) uint32 {
+	return fn1588(m, a0)
+}
+
+// QjsIsSet is "qjs_is_set".
+func (m *Module) QjsIsSet(a0 uint32) uint32 {
+	return fn1595(m, a0)
+}
+
+// QjsIsDate is "qjs_is_date".
+func (m *Module) QjsIsDate(a0 uint32) uint32 {
+	return fn1583(m, a0)
+}
+
+// QjsIsRegexp is "qjs_is_regexp".
+func (m *Module) QjsIsRegexp(a0 uint32) uint32 {
+	return fn1594(m, a0)
+}
+
+// QjsIsWeakRef is "qjs_is_weak_ref".
+func (m *Module) QjsIsWeakRef(a0 uint32) uint32 {
+	return fn1600(m, a0)
+}
+
+// QjsIsWeakMap is "qjs_is_weak_map".
+func (m *Module) QjsIsWeakMap(a0 uint32) uint32 {
+	return fn1599(m, a0)
+}
+
+// QjsIsWeakSet is "qjs_is_weak_set".
+func (m *Module) QjsIsWeakSet(a0 uint32) uint32 {
+	return fn1601(m, a0)
+}
+
+// QjsIsDataView is "qjs_is_data_view".
+func (m *Module) QjsIsDataView(a0 uint32) uint32 {
+	return fn1582(m, a0)
+}
+
+// QjsGetClassId is "qjs_get_class_id".
+func (m *Module) QjsGetClassId(a0 uint32) uint32 {
+	return fn1546(m, a0)
+}
+
+// QjsGetClassName is "qjs_get_class_name".
+func (m *Module) QjsGetClassName(a0 uint32) uint32 {
+	return fn1547(m, a0)
+}
+
+// QjsGetProxyTarget is "qjs_get_proxy_target".
+func (m *Module) QjsGetProxyTarget(a0 uint32) uint32 {
+	return fn1564(m, a0)
+}
+
+// QjsGetProxyHandler is "qjs_get_proxy_handler".
+func (m *Module) QjsGetProxyHandler(a0 uint32) uint32 {
+	return fn1563(m, a0)
+}
+
+// QjsGetBool is "qjs_get_bool".
+func (m *Module) QjsGetBool(a0 uint32) uint32 {
+	return fn1545(m, a0)
+}
+
+// QjsDupValue is "qjs_dup_value".
+func (m *Module) QjsDupValue(a0 uint32) uint32 {
+	return fn1536(m, a0)
+}
+
+// QjsFreeValue is "qjs_free_value".
+func (m *Module) QjsFreeValue(a0 uint32) {
+	fn1542(m, a0)
+}
+
+// QjsGetGlobal is "qjs_get_global".
+func (m *Module) QjsGetGlobal() uint32 {
+	return fn1553(m)
+}
+
+// QjsGetPropString is "qjs_get_prop_string".
+func (m *Module) QjsGetPropString(a0 uint32, a1 uint32) uint32 {
+	return fn1559(m, a0, a1)
+}
+
+// QjsSetPropString is "qjs_set_prop_string".
+func (m *Module) QjsSetPropString(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1631(m, a0, a1, a2)
+}
+
+// QjsDefinePropString is "qjs_define_prop_string".
+func (m *Module) QjsDefinePropString(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 {
+	return fn1533(m, a0, a1, a2, a3)
+}
+
+// QjsDefinePropValue is "qjs_define_prop_value".
+func (m *Module) QjsDefinePropValue(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 {
+	return fn1534(m, a0, a1, a2, a3)
+}
+
+// QjsGetPropValue is "qjs_get_prop_value".
+func (m *Module) QjsGetPropValue(a0 uint32, a1 uint32) uint32 {
+	return fn1561(m, a0, a1)
+}
+
+// QjsSetPropValue is "qjs_set_prop_value".
+func (m *Module) QjsSetPropValue(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1633(m, a0, a1, a2)
+}
+
+// QjsGetPropUint32 is "qjs_get_prop_uint32".
+func (m *Module) QjsGetPropUint32(a0 uint32, a1 uint32) uint32 {
+	return fn1560(m, a0, a1)
+}
+
+// QjsSetPropUint32 is "qjs_set_prop_uint32".
+func (m *Module) QjsSetPropUint32(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1632(m, a0, a1, a2)
+}
+
+// QjsCallConstructor is "qjs_call_constructor".
+func (m *Module) QjsCallConstructor(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1530(m, a0, a1, a2)
+}
+
+// QjsCall is "qjs_call".
+func (m *Module) QjsCall(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 {
+	return fn1528(m, a0, a1, a2, a3)
+}
+
+// QjsNewHostFunction is "qjs_new_host_function".
+func (m *Module) QjsNewHostFunction(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1606(m, a0, a1, a2)
+}
+
+// QjsNewPromise is "qjs_new_promise".
+func (m *Module) QjsNewPromise(a0 uint32, a1 uint32) uint32 {
+	return fn1610(m, a0, a1)
+}
+
+// QjsPromiseState is "qjs_promise_state".
+func (m *Module) QjsPromiseState(a0 uint32) uint32 {
+	return fn1616(m, a0)
+}
+
+// QjsPromiseResult is "qjs_promise_result".
+func (m *Module) QjsPromiseResult(a0 uint32) uint32 {
+	return fn1615(m, a0)
+}
+
+// QjsPromiseThen is "qjs_promise_then".
+func (m *Module) QjsPromiseThen(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1617(m, a0, a1, a2)
+}
+
+// QjsPromiseMarkAsHandled is "qjs_promise_mark_as_handled".
+func (m *Module) QjsPromiseMarkAsHandled(a0 uint32) {
+	fn1614(m, a0)
+}
+
+// QjsIsJobPending is "qjs_is_job_pending".
+func (m *Module) QjsIsJobPending() uint32 {
+	return fn1587(m)
+}
+
+// QjsExecutePendingJob is "qjs_execute_pending_job".
+func (m *Module) QjsExecutePendingJob() uint32 {
+	return fn1540(m)
+}
+
+// QjsGetException is "qjs_get_exception".
+func (m *Module) QjsGetException() uint32 {
+	return fn1549(m)
+}
+
+// QjsThrow is "qjs_throw".
+func (m *Module) QjsThrow(a0 uint32) uint32 {
+	return fn1635(m, a0)
+}
+
+// QjsNewError is "qjs_new_error".
+func (m *Module) QjsNewError() uint32 {
+	return fn1605(m)
+}
+
+// QjsNewBigInt64 is "qjs_new_big_int64".
+func (m *Module) QjsNewBigInt64(a0 uint32, a1 uint32) uint32 {
+	return fn1604(m, a0, a1)
+}
+
+// QjsGetBigInt64 is "qjs_get_big_int64".
+func (m *Module) QjsGetBigInt64(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn1544(m, a0, a1, a2)
+}
+
+// QjsGetValuePtr is "qjs_get_value_ptr".
+func (m *Module) QjsGetValuePtr(a0 uint32) uint32 {
+	return fn1572(m, a0)
+}
+
+// QjsGetOwnPropertyNames is "qjs_get_own_property_names".
+func (m *Module) QjsGetOwnPropertyNames(a0 uint32) uint32 {
+	return fn1557(m, a0)
+}
+
+// QjsGetOwnPropertyNamesAll is "qjs_get_own_property_names_all".
+func (m *Module) QjsGetOwnPropertyNamesAll(a0 uint32) uint32 {
+	return fn1558(m, a0)
+}
+
+// QjsGetOwnPropertyKeys is "qjs_get_own_property_keys".
+func (m *Module) QjsGetOwnPropertyKeys(a0 uint32) uint32 {
+	return fn1556(m, a0)
+}
+
+// QjsGetOwnPropertyDescriptor is "qjs_get_own_property_descriptor".
+func (m *Module) QjsGetOwnPropertyDescriptor(a0 uint32, a1 uint32) uint32 {
+	return fn1555(m, a0, a1)
+}
+
+// QjsHasOwnProperty is "qjs_has_own_property".
+func (m *Module) QjsHasOwnProperty(a0 uint32, a1 uint32) uint32 {
+	return fn1573(m, a0, a1)
+}
+
+// QjsHasOwnPropertyValue is "qjs_has_own_property_value".
+func (m *Module) QjsHasOwnPropertyValue(a0 uint32, a1 uint32) uint32 {
+	return fn1574(m, a0, a1)
+}
+
+// QjsPropertyIsEnumerable is "qjs_property_is_enumerable".
+func (m *Module) QjsPropertyIsEnumerable(a0 uint32, a1 uint32) uint32 {
+	return fn1618(m, a0, a1)
+}
+
+// QjsPropertyIsEnumerableValue is "qjs_property_is_enumerable_value".
+func (m *Module) QjsPropertyIsEnumerableValue(a0 uint32, a1 uint32) uint32 {
+	return fn1619(m, a0, a1)
+}
+
+// QjsGetPrototypeOf is "qjs_get_prototype_of".
+func (m *Module) QjsGetPrototypeOf(a0 uint32) uint32 {
+	return fn1562(m, a0)
+}
+
+// QjsNewArrayBuffer is "qjs_new_array_buffer".
+func (m *Module) QjsNewArrayBuffer(a0 uint32, a1 uint32) uint32 {
+	return fn1603(m, a0, a1)
+}
+
+// QjsGetArrayBuffer is "qjs_get_array_buffer".
+func (m *Module) QjsGetArrayBuffer(a0 uint32, a1 uint32) uint32 {
+	return fn1543(m, a0, a1)
+}
+
+// QjsIsArrayBuffer is "qjs_is_array_buffer".
+func (m *Module) QjsIsArrayBuffer(a0 uint32) uint32 {
+	return fn1579(m, a0)
+}
+
+// QjsNewUint8Array is "qjs_new_uint8_array".
+func (m *Module) QjsNewUint8Array(a0 uint32, a1 uint32) uint32 {
+	return fn1613(m, a0, a1)
+}
+
+// QjsGetTypedArrayBuffer is "qjs_get_typed_array_buffer".
+func (m *Module) QjsGetTypedArrayBuffer(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint32 {
+	return fn1570(m, a0, a1, a2, a3)
+}
+
+// QjsGetRuntimePtr is "qjs_get_runtime_ptr".
+func (m *Module) QjsGetRuntimePtr() uint32 {
+	return fn1565(m)
+}
+
+// QjsGetContextPtr is "qjs_get_context_ptr".
+func (m *Module) QjsGetContextPtr() uint32 {
+	return fn1548(m)
+}
+
+// QjsSetRuntimeAndContext is "qjs_set_runtime_and_context".
+func (m *Module) QjsSetRuntimeAndContext(a0 uint32, a1 uint32) {
+	fn1634(m, a0, a1)
+}
+
+// WasmMalloc is "wasm_malloc".
+func (m *Module) WasmMalloc(a0 uint32) uint32 {
+	return fn614(m, a0)
+}
+
+// WasmFree is "wasm_free".
+func (m *Module) WasmFree(a0 uint32) {
+	fn616(m, a0)
 }
 
 //go:embed data.bin
 var data string
 
-// Init applies the data segments.
+// Init fills a fresh memory with the module's data and runs its start function.
 func (m *Module) Init() {
-	d := data
-	copy(m.mem[1048576:1078513], d[0:])
-	copy(m.mem[1078524:1078633], d[29937:])
-	copy(m.mem[1078644:1078981], d[30046:])
-	copy(m.mem[1078992:1079109], d[30383:])
-	copy(m.mem[1079124:1079125], d[30500:])
-	copy(m.mem[1079140:1079153], d[30501:])
-	copy(m.mem[1079184:1079185], d[30514:])
-	copy(m.mem[1079196:1079253], d[30515:])
-	copy(m.mem[1079264:1082737], d[30572:])
-	copy(m.mem[1082752:1085409], d[34045:])
-	copy(m.mem[1085420:1085457], d[36702:])
-	copy(m.mem[1085472:1085621], d[36739:])
-	copy(m.mem[1085632:1085713], d[36888:])
-	copy(m.mem[1085728:1085927], d[36969:])
-	copy(m.mem[1085936:1090503], d[37168:])
-	copy(m.mem[1090512:1090628], d[41735:])
-	copy(m.mem[1090640:1091671], d[41851:])
-	copy(m.mem[1091680:1093755], d[42882:])
-	copy(m.mem[1093764:1093781], d[44957:])
-	copy(m.mem[1093792:1093828], d[44974:])
-	copy(m.mem[1093840:1094949], d[45010:])
-	copy(m.mem[1094963:1094981], d[46119:])
-	copy(m.mem[1094995:1095013], d[46137:])
-	copy(m.mem[1095024:1097430], d[46155:])
-	copy(m.mem[1097440:1097541], d[48561:])
-	copy(m.mem[1097552:1097958], d[48662:])
-	copy(m.mem[1097968:1098883], d[49068:])
-	copy(m.mem[1098896:1102432], d[49983:])
-	copy(m.mem[1102491:1102571], d[53519:])
-	copy(m.mem[1102713:1102718], d[53599:])
-	copy(m.mem[1102736:1102737], d[53604:])
-	copy(m.mem[1102749:1102827], d[53605:])
-	copy(m.mem[1102969:1102974], d[53683:])
-	copy(m.mem[1102992:1102993], d[53688:])
-	copy(m.mem[1103003:1103083], d[53689:])
-	copy(m.mem[1103216:1103293], d[53769:])
-	copy(m.mem[1103316:1103321], d[53846:])
-	copy(m.mem[1103344:1103369], d[53851:])
-	copy(m.mem[1103380:1103478], d[53876:])
-	copy(m.mem[1103488:1103523], d[53974:])
-	copy(m.mem[1103536:1103571], d[54009:])
-	copy(m.mem[1103584:1103619], d[54044:])
-	copy(m.mem[1103636:1103845], d[54079:])
-	copy(m.mem[1103856:1103926], d[54288:])
-	copy(m.mem[1103940:1104212], d[54358:])
-	copy(m.mem[1104228:1104273], d[54630:])
-	copy(m.mem[1104288:1104305], d[54675:])
-	copy(m.mem[1104320:1106098], d[54692:])
-	copy(m.mem[1106112:1106897], d[56470:])
-	copy(m.mem[1106912:1108964], d[57255:])
-	copy(m.mem[1108976:1109042], d[59307:])
-	copy(m.mem[1109056:1109080], d[59373:])
-	copy(m.mem[1109097:1109102], d[59397:])
-	copy(m.mem[1109120:1109125], d[59402:])
-	copy(m.mem[1109136:1109211], d[59407:])
-	copy(m.mem[1109248:1109249], d[59482:])
-	copy(m.mem[1109344:1114770], d[59483:])
-	copy(m.mem[1114784:1116722], d[64909:])
-	copy(m.mem[1116736:1118049], d[66847:])
-	copy(m.mem[1118064:1118563], d[68160:])
-	copy(m.mem[1118576:1121412], d[68659:])
-	copy(m.mem[1121424:1135286], d[71495:])
-	copy(m.mem[1135296:1141841], d[85357:])
-	copy(m.mem[1141856:1142884], d[91902:])
-	copy(m.mem[1142896:1142979], d[92930:])
-	copy(m.mem[1142992:1143174], d[93013:])
-	copy(m.mem[1143184:1143203], d[93195:])
-	copy(m.mem[1143216:1143271], d[93214:])
-	copy(m.mem[1143280:1143302], d[93269:])
-	copy(m.mem[1143312:1143793], d[93291:])
-	copy(m.mem[1143808:1144135], d[93772:])
-	copy(m.mem[1144144:1144291], d[94099:])
-	copy(m.mem[1144304:1144391], d[94246:])
-	copy(m.mem[1144400:1145175], d[94333:])
-	copy(m.mem[1145184:1145253], d[95108:])
-	copy(m.mem[1145264:1145525], d[95177:])
-	copy(m.mem[1145536:1146471], d[95438:])
-	copy(m.mem[1146480:1146625], d[96373:])
-	copy(m.mem[1146640:1147073], d[96518:])
-	copy(m.mem[1147089:1147122], d[96951:])
-	copy(m.mem[1147147:1147148], d[96984:])
-	copy(m.mem[1147159:1147180], d[96985:])
-	copy(m.mem[1147205:1147206], d[97006:])
-	copy(m.mem[1147217:1147238], d[97007:])
-	copy(m.mem[1147263:1147264], d[97028:])
-	copy(m.mem[1147275:1147305], d[97029:])
-	copy(m.mem[1147330:1147344], d[97059:])
-	copy(m.mem[1147379:1147380], d[97073:])
-	copy(m.mem[1147391:1147412], d[97074:])
-	copy(m.mem[1147437:1147438], d[97095:])
-	copy(m.mem[1147449:1149040], d[97096:])
-	copy(m.mem[1149058:1154215], d[98687:])
-	copy(m.mem[1154227:1154800], d[103844:])
-	copy(m.mem[1154815:1154912], d[104417:])
-	copy(m.mem[1154921:1154944], d[104514:])
-	copy(m.mem[1154953:1154976], d[104537:])
-	copy(m.mem[1154985:1155008], d[104560:])
-	copy(m.mem[1155017:1155040], d[104583:])
-	copy(m.mem[1155049:1155072], d[104606:])
-	copy(m.mem[1155081:1155104], d[104629:])
-	copy(m.mem[1155113:1155136], d[104652:])
-	copy(m.mem[1155145:1155168], d[104675:])
-	copy(m.mem[1155177:1155200], d[104698:])
-	copy(m.mem[1155209:1155232], d[104721:])
-	copy(m.mem[1155241:1155264], d[104744:])
-	copy(m.mem[1155273:1155296], d[104767:])
-	copy(m.mem[1155305:1155328], d[104790:])
-	copy(m.mem[1155337:1155360], d[104813:])
-	copy(m.mem[1155369:1155392], d[104836:])
-	copy(m.mem[1155401:1155424], d[104859:])
-	copy(m.mem[1155433:1155456], d[104882:])
-	copy(m.mem[1155465:1155488], d[104905:])
-	copy(m.mem[1155497:1155520], d[104928:])
-	copy(m.mem[1155529:1155552], d[104951:])
-	copy(m.mem[1155561:1155584], d[104974:])
-	copy(m.mem[1155593:1155616], d[104997:])
-	copy(m.mem[1155625:1155648], d[105020:])
-	copy(m.mem[1155657:1155680], d[105043:])
-	copy(m.mem[1155689:1155712], d[105066:])
-	copy(m.mem[1155721:1155744], d[105089:])
-	copy(m.mem[1155753:1155776], d[105112:])
-	copy(m.mem[1155785:1155808], d[105135:])
-	copy(m.mem[1155817:1155840], d[105158:])
-	copy(m.mem[1155849:1155872], d[105181:])
-	copy(m.mem[1155881:1155904], d[105204:])
-	copy(m.mem[1155913:1155936], d[105227:])
-	copy(m.mem[1155945:1155968], d[105250:])
-	copy(m.mem[1155977:1156000], d[105273:])
-	copy(m.mem[1156009:1156032], d[105296:])
-	copy(m.mem[1156041:1156064], d[105319:])
-	copy(m.mem[1156073:1156096], d[105342:])
-	copy(m.mem[1156105:1156128], d[105365:])
-	copy(m.mem[1156137:1156160], d[105388:])
-	copy(m.mem[1156169:1156192], d[105411:])
-	copy(m.mem[1156201:1156224], d[105434:])
-	copy(m.mem[1156233:1156256], d[105457:])
-	copy(m.mem[1156265:1156288], d[105480:])
-	copy(m.mem[1156297:1156320], d[105503:])
-	copy(m.mem[1156329:1156352], d[105526:])
-	copy(m.mem[1156361:1156384], d[105549:])
-	copy(m.mem[1156394:1156416], d[105572:])
-	copy(m.mem[1156426:1156448], d[105594:])
-	copy(m.mem[1156457:1156480], d[105616:])
-	copy(m.mem[1156489:1156512], d[105639:])
-	copy(m.mem[1156521:1156544], d[105662:])
-	copy(m.mem[1156553:1156576], d[105685:])
-	copy(m.mem[1156585:1156608], d[105708:])
-	copy(m.mem[1156617:1156640], d[105731:])
-	copy(m.mem[1156649:1156672], d[105754:])
-	copy(m.mem[1156681:1156704], d[105777:])
-	copy(m.mem[1156713:1156736], d[105800:])
-	copy(m.mem[1156745:1156768], d[105823:])
-	copy(m.mem[1156777:1156800], d[105846:])
-	copy(m.mem[1156809:1156832], d[105869:])
-	copy(m.mem[1156841:1156864], d[105892:])
-	copy(m.mem[1156873:1156896], d[105915:])
-	copy(m.mem[1156905:1156928], d[105938:])
-	copy(m.mem[1156937:1156960], d[105961:])
-	copy(m.mem[1156969:1156992], d[105984:])
-	copy(m.mem[1157001:1157024], d[106007:])
-	copy(m.mem[1157033:1157056], d[106030:])
-	copy(m.mem[1157066:1157088], d[106053:])
-	copy(m.mem[1157098:1157120], d[106075:])
-	copy(m.mem[1157129:1157152], d[106097:])
-	copy(m.mem[1157162:1157184], d[106120:])
-	copy(m.mem[1157194:1157216], d[106142:])
-	copy(m.mem[1157226:1157248], d[106164:])
-	copy(m.mem[1157258:1157280], d[106186:])
-	copy(m.mem[1157310:1157312], d[106208:])
-	copy(m.mem[1157341:1157344], d[106210:])
-	copy(m.mem[1157354:1157376], d[106213:])
-	copy(m.mem[1157385:1157408], d[106235:])
-	copy(m.mem[1157418:1157440], d[106258:])
-	copy(m.mem[1157449:1157472], d[106280:])
-	copy(m.mem[1157482:1157504], d[106303:])
-	copy(m.mem[1157513:1157536], d[106325:])
-	copy(m.mem[1157545:1157568], d[106348:])
-	copy(m.mem[1157577:1157600], d[106371:])
-	copy(m.mem[1157609:1157632], d[106394:])
-	copy(m.mem[1157641:1157664], d[106417:])
-	copy(m.mem[1157673:1157696], d[106440:])
-	copy(m.mem[1157705:1157728], d[106463:])
-	copy(m.mem[1157737:1157760], d[106486:])
-	copy(m.mem[1157769:1157792], d[106509:])
-	copy(m.mem[1157801:1157824], d[106532:])
-	copy(m.mem[1157833:1157856], d[106555:])
-	copy(m.mem[1157865:1157888], d[106578:])
-	copy(m.mem[1157897:1157920], d[106601:])
-	copy(m.mem[1157929:1157952], d[106624:])
-	copy(m.mem[1157961:1157984], d[106647:])
-	copy(m.mem[1157993:1158016], d[106670:])
-	copy(m.mem[1158025:1158048], d[106693:])
-	copy(m.mem[1158057:1158080], d[106716:])
-	copy(m.mem[1158089:1158112], d[106739:])
-	copy(m.mem[1158121:1158144], d[106762:])
-	copy(m.mem[1158153:1158176], d[106785:])
-	copy(m.mem[1158186:1158208], d[106808:])
-	copy(m.mem[1158218:1158240], d[106830:])
-	copy(m.mem[1158249:1158272], d[106852:])
-	copy(m.mem[1158281:1158304], d[106875:])
-	copy(m.mem[1158313:1158336], d[106898:])
-	copy(m.mem[1158345:1158368], d[106921:])
-	copy(m.mem[1158377:1158400], d[106944:])
-	copy(m.mem[1158409:1158432], d[106967:])
-	copy(m.mem[1158442:1158464], d[106990:])
-	copy(m.mem[1158473:1158496], d[107012:])
-	copy(m.mem[1158505:1158528], d[107035:])
-	copy(m.mem[1158537:1158560], d[107058:])
-	copy(m.mem[1158569:1158592], d[107081:])
-	copy(m.mem[1158601:1158624], d[107104:])
-	copy(m.mem[1158633:1158656], d[107127:])
-	copy(m.mem[1158665:1158688], d[107150:])
-	copy(m.mem[1158697:1158720], d[107173:])
-	copy(m.mem[1158729:1158752], d[107196:])
-	copy(m.mem[1158761:1158784], d[107219:])
-	copy(m.mem[1158793:1158816], d[107242:])
-	copy(m.mem[1158825:1158848], d[107265:])
-	copy(m.mem[1158857:1158880], d[107288:])
-	copy(m.mem[1158889:1158912], d[107311:])
-	copy(m.mem[1158921:1158944], d[107334:])
-	copy(m.mem[1158953:1158976], d[107357:])
-	copy(m.mem[1158985:1159112], d[107380:])
-	copy(m.mem[1159126:1165472], d[107507:])
-	copy(m.mem[1165472:1165473], d[113853:])
-	copy(m.mem[1165484:1165486], d[113854:])
-	copy(m.mem[1165504:1165518], d[113856:])
-	copy(m.mem[1165528:1165537], d[113870:])
-	copy(m.mem[1165584:1165585], d[113879:])
-	copy(m.mem[1165596:1165598], d[113880:])
-	copy(m.mem[1165616:1165627], d[113882:])
-	copy(m.mem[1165640:1165652], d[113893:])
+	copy(m.memory[1048576:1078513], data[0:])
+	copy(m.memory[1078524:1078633], data[29937:])
+	copy(m.memory[1078644:1078981], data[30046:])
+	copy(m.memory[1078992:1079109], data[30383:])
+	copy(m.memory[1079124:1079125], data[30500:])
+	copy(m.memory[1079140:1079153], data[30501:])
+	copy(m.memory[1079184:1079185], data[30514:])
+	copy(m.memory[1079196:1079253], data[30515:])
+	copy(m.memory[1079264:1082737], data[30572:])
+	copy(m.memory[1082752:1085409], data[34045:])
+	copy(m.memory[1085420:1085457], data[36702:])
+	copy(m.memory[1085472:1085621], data[36739:])
+	copy(m.memory[1085632:1085713], data[36888:])
+	copy(m.memory[1085728:1085927], data[36969:])
+	copy(m.memory[1085936:1090503], data[37168:])
+	copy(m.memory[1090512:1090628], data[41735:])
+	copy(m.memory[1090640:1091671], data[41851:])
+	copy(m.memory[1091680:1093755], data[42882:])
+	copy(m.memory[1093764:1093781], data[44957:])
+	copy(m.memory[1093792:1093828], data[44974:])
+	copy(m.memory[1093840:1094949], data[45010:])
+	copy(m.memory[1094963:1094981], data[46119:])
+	copy(m.memory[1094995:1095013], data[46137:])
+	copy(m.memory[1095024:1097430], data[46155:])
+	copy(m.memory[1097440:1097541], data[48561:])
+	copy(m.memory[1097552:1097958], data[48662:])
+	copy(m.memory[1097968:1098883], data[49068:])
+	copy(m.memory[1098896:1102432], data[49983:])
+	copy(m.memory[1102491:1102571], data[53519:])
+	copy(m.memory[1102713:1102718], data[53599:])
+	copy(m.memory[1102736:1102737], data[53604:])
+	copy(m.memory[1102749:1102827], data[53605:])
+	copy(m.memory[1102969:1102974], data[53683:])
+	copy(m.memory[1102992:1102993], data[53688:])
+	copy(m.memory[1103003:1103083], data[53689:])
+	copy(m.memory[1103216:1103293], data[53769:])
+	copy(m.memory[1103316:1103321], data[53846:])
+	copy(m.memory[1103344:1103369], data[53851:])
+	copy(m.memory[1103380:1103478], data[53876:])
+	copy(m.memory[1103488:1103523], data[53974:])
+	copy(m.memory[1103536:1103571], data[54009:])
+	copy(m.memory[1103584:1103619], data[54044:])
+	copy(m.memory[1103636:1103845], data[54079:])
+	copy(m.memory[1103856:1103926], data[54288:])
+	copy(m.memory[1103940:1104212], data[54358:])
+	copy(m.memory[1104228:1104273], data[54630:])
+	copy(m.memory[1104288:1104305], data[54675:])
+	copy(m.memory[1104320:1106098], data[54692:])
+	copy(m.memory[1106112:1106897], data[56470:])
+	copy(m.memory[1106912:1108964], data[57255:])
+	copy(m.memory[1108976:1109042], data[59307:])
+	copy(m.memory[1109056:1109080], data[59373:])
+	copy(m.memory[1109097:1109102], data[59397:])
+	copy(m.memory[1109120:1109125], data[59402:])
+	copy(m.memory[1109136:1109211], data[59407:])
+	copy(m.memory[1109248:1109249], data[59482:])
+	copy(m.memory[1109344:1114770], data[59483:])
+	copy(m.memory[1114784:1116722], data[64909:])
+	copy(m.memory[1116736:1118049], data[66847:])
+	copy(m.memory[1118064:1118563], data[68160:])
+	copy(m.memory[1118576:1121412], data[68659:])
+	copy(m.memory[1121424:1135286], data[71495:])
+	copy(m.memory[1135296:1141841], data[85357:])
+	copy(m.memory[1141856:1142884], data[91902:])
+	copy(m.memory[1142896:1142979], data[92930:])
+	copy(m.memory[1142992:1143174], data[93013:])
+	copy(m.memory[1143184:1143203], data[93195:])
+	copy(m.memory[1143216:1143271], data[93214:])
+	copy(m.memory[1143280:1143302], data[93269:])
+	copy(m.memory[1143312:1143793], data[93291:])
+	copy(m.memory[1143808:1144135], data[93772:])
+	copy(m.memory[1144144:1144291], data[94099:])
+	copy(m.memory[1144304:1144391], data[94246:])
+	copy(m.memory[1144400:1145175], data[94333:])
+	copy(m.memory[1145184:1145253], data[95108:])
+	copy(m.memory[1145264:1145525], data[95177:])
+	copy(m.memory[1145536:1146471], data[95438:])
+	copy(m.memory[1146480:1146625], data[96373:])
+	copy(m.memory[1146640:1147073], data[96518:])
+	copy(m.memory[1147089:1147122], data[96951:])
+	copy(m.memory[1147147:1147148], data[96984:])
+	copy(m.memory[1147159:1147180], data[96985:])
+	copy(m.memory[1147205:1147206], data[97006:])
+	copy(m.memory[1147217:1147238], data[97007:])
+	copy(m.memory[1147263:1147264], data[97028:])
+	copy(m.memory[1147275:1147305], data[97029:])
+	copy(m.memory[1147330:1147344], data[97059:])
+	copy(m.memory[1147379:1147380], data[97073:])
+	copy(m.memory[1147391:1147412], data[97074:])
+	copy(m.memory[1147437:1147438], data[97095:])
+	copy(m.memory[1147449:1149040], data[97096:])
+	copy(m.memory[1149058:1154215], data[98687:])
+	copy(m.memory[1154227:1154800], data[103844:])
+	copy(m.memory[1154815:1154912], data[104417:])
+	copy(m.memory[1154921:1154944], data[104514:])
+	copy(m.memory[1154953:1154976], data[104537:])
+	copy(m.memory[1154985:1155008], data[104560:])
+	copy(m.memory[1155017:1155040], data[104583:])
+	copy(m.memory[1155049:1155072], data[104606:])
+	copy(m.memory[1155081:1155104], data[104629:])
+	copy(m.memory[1155113:1155136], data[104652:])
+	copy(m.memory[1155145:1155168], data[104675:])
+	copy(m.memory[1155177:1155200], data[104698:])
+	copy(m.memory[1155209:1155232], data[104721:])
+	copy(m.memory[1155241:1155264], data[104744:])
+	copy(m.memory[1155273:1155296], data[104767:])
+	copy(m.memory[1155305:1155328], data[104790:])
+	copy(m.memory[1155337:1155360], data[104813:])
+	copy(m.memory[1155369:1155392], data[104836:])
+	copy(m.memory[1155401:1155424], data[104859:])
+	copy(m.memory[1155433:1155456], data[104882:])
+	copy(m.memory[1155465:1155488], data[104905:])
+	copy(m.memory[1155497:1155520], data[104928:])
+	copy(m.memory[1155529:1155552], data[104951:])
+	copy(m.memory[1155561:1155584], data[104974:])
+	copy(m.memory[1155593:1155616], data[104997:])
+	copy(m.memory[1155625:1155648], data[105020:])
+	copy(m.memory[1155657:1155680], data[105043:])
+	copy(m.memory[1155689:1155712], data[105066:])
+	copy(m.memory[1155721:1155744], data[105089:])
+	copy(m.memory[1155753:1155776], data[105112:])
+	copy(m.memory[1155785:1155808], data[105135:])
+	copy(m.memory[1155817:1155840], data[105158:])
+	copy(m.memory[1155849:1155872], data[105181:])
+	copy(m.memory[1155881:1155904], data[105204:])
+	copy(m.memory[1155913:1155936], data[105227:])
+	copy(m.memory[1155945:1155968], data[105250:])
+	copy(m.memory[1155977:1156000], data[105273:])
+	copy(m.memory[1156009:1156032], data[105296:])
+	copy(m.memory[1156041:1156064], data[105319:])
+	copy(m.memory[1156073:1156096], data[105342:])
+	copy(m.memory[1156105:1156128], data[105365:])
+	copy(m.memory[1156137:1156160], data[105388:])
+	copy(m.memory[1156169:1156192], data[105411:])
+	copy(m.memory[1156201:1156224], data[105434:])
+	copy(m.memory[1156233:1156256], data[105457:])
+	copy(m.memory[1156265:1156288], data[105480:])
+	copy(m.memory[1156297:1156320], data[105503:])
+	copy(m.memory[1156329:1156352], data[105526:])
+	copy(m.memory[1156361:1156384], data[105549:])
+	copy(m.memory[1156394:1156416], data[105572:])
+	copy(m.memory[1156426:1156448], data[105594:])
+	copy(m.memory[1156457:1156480], data[105616:])
+	copy(m.memory[1156489:1156512], data[105639:])
+	copy(m.memory[1156521:1156544], data[105662:])
+	copy(m.memory[1156553:1156576], data[105685:])
+	copy(m.memory[1156585:1156608], data[105708:])
+	copy(m.memory[1156617:1156640], data[105731:])
+	copy(m.memory[1156649:1156672], data[105754:])
+	copy(m.memory[1156681:1156704], data[105777:])
+	copy(m.memory[1156713:1156736], data[105800:])
+	copy(m.memory[1156745:1156768], data[105823:])
+	copy(m.memory[1156777:1156800], data[105846:])
+	copy(m.memory[1156809:1156832], data[105869:])
+	copy(m.memory[1156841:1156864], data[105892:])
+	copy(m.memory[1156873:1156896], data[105915:])
+	copy(m.memory[1156905:1156928], data[105938:])
+	copy(m.memory[1156937:1156960], data[105961:])
+	copy(m.memory[1156969:1156992], data[105984:])
+	copy(m.memory[1157001:1157024], data[106007:])
+	copy(m.memory[1157033:1157056], data[106030:])
+	copy(m.memory[1157066:1157088], data[106053:])
+	copy(m.memory[1157098:1157120], data[106075:])
+	copy(m.memory[1157129:1157152], data[106097:])
+	copy(m.memory[1157162:1157184], data[106120:])
+	copy(m.memory[1157194:1157216], data[106142:])
+	copy(m.memory[1157226:1157248], data[106164:])
+	copy(m.memory[1157258:1157280], data[106186:])
+	copy(m.memory[1157310:1157312], data[106208:])
+	copy(m.memory[1157341:1157344], data[106210:])
+	copy(m.memory[1157354:1157376], data[106213:])
+	copy(m.memory[1157385:1157408], data[106235:])
+	copy(m.memory[1157418:1157440], data[106258:])
+	copy(m.memory[1157449:1157472], data[106280:])
+	copy(m.memory[1157482:1157504], data[106303:])
+	copy(m.memory[1157513:1157536], data[106325:])
+	copy(m.memory[1157545:1157568], data[106348:])
+	copy(m.memory[1157577:1157600], data[106371:])
+	copy(m.memory[1157609:1157632], data[106394:])
+	copy(m.memory[1157641:1157664], data[106417:])
+	copy(m.memory[1157673:1157696], data[106440:])
+	copy(m.memory[1157705:1157728], data[106463:])
+	copy(m.memory[1157737:1157760], data[106486:])
+	copy(m.memory[1157769:1157792], data[106509:])
+	copy(m.memory[1157801:1157824], data[106532:])
+	copy(m.memory[1157833:1157856], data[106555:])
+	copy(m.memory[1157865:1157888], data[106578:])
+	copy(m.memory[1157897:1157920], data[106601:])
+	copy(m.memory[1157929:1157952], data[106624:])
+	copy(m.memory[1157961:1157984], data[106647:])
+	copy(m.memory[1157993:1158016], data[106670:])
+	copy(m.memory[1158025:1158048], data[106693:])
+	copy(m.memory[1158057:1158080], data[106716:])
+	copy(m.memory[1158089:1158112], data[106739:])
+	copy(m.memory[1158121:1158144], data[106762:])
+	copy(m.memory[1158153:1158176], data[106785:])
+	copy(m.memory[1158186:1158208], data[106808:])
+	copy(m.memory[1158218:1158240], data[106830:])
+	copy(m.memory[1158249:1158272], data[106852:])
+	copy(m.memory[1158281:1158304], data[106875:])
+	copy(m.memory[1158313:1158336], data[106898:])
+	copy(m.memory[1158345:1158368], data[106921:])
+	copy(m.memory[1158377:1158400], data[106944:])
+	copy(m.memory[1158409:1158432], data[106967:])
+	copy(m.memory[1158442:1158464], data[106990:])
+	copy(m.memory[1158473:1158496], data[107012:])
+	copy(m.memory[1158505:1158528], data[107035:])
+	copy(m.memory[1158537:1158560], data[107058:])
+	copy(m.memory[1158569:1158592], data[107081:])
+	copy(m.memory[1158601:1158624], data[107104:])
+	copy(m.memory[1158633:1158656], data[107127:])
+	copy(m.memory[1158665:1158688], data[107150:])
+	copy(m.memory[1158697:1158720], data[107173:])
+	copy(m.memory[1158729:1158752], data[107196:])
+	copy(m.memory[1158761:1158784], data[107219:])
+	copy(m.memory[1158793:1158816], data[107242:])
+	copy(m.memory[1158825:1158848], data[107265:])
+	copy(m.memory[1158857:1158880], data[107288:])
+	copy(m.memory[1158889:1158912], data[107311:])
+	copy(m.memory[1158921:1158944], data[107334:])
+	copy(m.memory[1158953:1158976], data[107357:])
+	copy(m.memory[1158985:1159112], data[107380:])
+	copy(m.memory[1159126:1165472], data[107507:])
+	copy(m.memory[1165472:1165473], data[113853:])
+	copy(m.memory[1165484:1165486], data[113854:])
+	copy(m.memory[1165504:1165518], data[113856:])
+	copy(m.memory[1165528:1165537], data[113870:])
+	copy(m.memory[1165584:1165585], data[113879:])
+	copy(m.memory[1165596:1165598], data[113880:])
+	copy(m.memory[1165616:1165627], data[113882:])
+	copy(m.memory[1165640:1165652], data[113893:])
 }

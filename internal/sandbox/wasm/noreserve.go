@@ -1,0 +1,8 @@
+//go:build (linux || darwin) && (amd64 || arm64)
+
+package wasm
+
+import "golang.org/x/sys/unix"
+
+// mapNoReserve asks for address space without memory behind it.
+const mapNoReserve = unix.MAP_NORESERVE

@@ -1,0 +1,4 @@
+package wasm
+
+// mapNoReserve is nothing: FreeBSD sets no memory aside for pages without access.
+const mapNoReserve = 0

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A valType is a type of values, in its binary form (core specification 5.3.1).
+type valType byte
+
+const (
+	i32 valType = 0x7f
+	i64 valType = 0x7e
+	f32 valType = 0x7d
+	f64 valType = 0x7c
+)
+
+// golang is the Go type that values of t have.
+func (t valType) golang() string {
+	switch t {
+	case i32:
+		return "uint32"
+	case i64:
+		return "uint64"
+	case f32:
+		return "float32"
+	}
+	return "float64"
+}
+
+// slot is the letter with which variables for values of t begin.
+func (t valType) slot() string {
+	switch t {
+	case i32:
+		return "i"
+	case i64:
+		return "l"
+	case f32:
+		return "f"
+	}
+	return "d"
+}
+
+// String gives the name of t in the text format.
+func (t valType) String() string {
+	switch t {
+	case i32:
+		return "i32"
+	case i64:
+		return "i64"
+	case f32:
+		return "f32"
+	case f64:
+		return "f64"
+	}
+	return fmt.Sprintf("type %#x", byte(t))
+}
+
+// A funcType is the type of a function.
+type funcType struct{ in, out []valType }
+
+// golang is the Go type of the functions that t's are translated to.
+func (t funcType) golang() string {
+	var b strings.Builder
+	b.WriteString("func(*Module")
+	for _, p := range t.in {
+		b.WriteString(", " + p.golang())
+	}
+	b.WriteString(")" + t.results())
+	return b.String()
+}
+
+// results is the list of t's results as it stands in a Go function's type, with a space before it.
+func (t funcType) results() string {
+	if len(t.out) == 0 {
+		return ""
+	}
+	s := make([]string, len(t.out))
+	for i, o := range t.out {
+		s[i] = o.golang()
+	}
+	if len(s) == 1 {
+		return " " + s[0]
+	}
+	return " (" + strings.Join(s, ", ") + ")"
+}
+
+// An imported is a function that the module imports.
+type imported struct {
+	module, name string
+	typ          funcType
+}
+
+// A global is a global variable that the module defines; value is its first, as bits.
+type global struct {
+	typ     valType
+	mutable bool
+	value   uint64
+}
+
+// An export names a function of the module.
+type export struct {
+	name string
+	fn   uint32
+}
+
+// A segment is data that memory begins with.
+type segment struct {
+	at   uint32
+	data []byte
+}
+
+// A body is the code of a function.
+type body struct {
+	typ    funcType
+	locals []valType // parameters first
+	code   []byte
+	at     int // offset of code in the module
+}
+
+// A module is a parsed WebAssembly module. Its indices have been checked, its code has not.
+type module struct {
+	types    []funcType
+	imports  []imported
+	funcs    []body // those that it defines; their indices follow the imports'
+	globals  []global
+	table    uint32            // length
+	elems    map[uint32]uint32 // what the table holds
+	memory   bool
+	memMin   uint32 // in pages
+	memMax   uint32
+	exports  []export
+	segments []segment
+	start    int // index of the start function, or -1
+	sp       int // index of the global that is the stack pointer, or -1
+}
+
+// typeOf is the type of function f, which may be an imported one.
+func (m *module) typeOf(f uint32) funcType {
+	if int(f) < len(m.imports) {
+		return m.imports[f].typ
+	}
+	return m.funcs[int(f)-len(m.imports)].typ
+}
+
+// nfuncs is the number of functions, with the imported ones.
+func (m *module) nfuncs() int { return len(m.imports) + len(m.funcs) }

@@ -1,0 +1,336 @@
+package main
+
+import "fmt"
+
+// Bounds of what is translated, far beyond what compilers make, so that a broken module can't take the memory of the
+// machine.
+const (
+	maxModule = 256 << 20 // bytes
+	maxParams = 1000      // of a type, as well as results
+	maxLocals = 50_000    // of a function
+	maxTable  = 10_000_000
+	maxPages  = 65536
+)
+
+var sectionNames = [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "data count"}
+
+// parse reads a module (core specification 5.5) and checks all its indices.
+func parse(b []byte) (*module, error) {
+	r := &reader{b: b, where: "header"}
+	if len(b) > maxModule {
+		r.fail("more than %d bytes", maxModule)
+	}
+	if string(r.bytes(8)) != "\x00asm\x01\x00\x00\x00" {
+		r.p = 0
+		r.fail("not a WebAssembly module of version 1")
+	}
+	p := &parser{m: &module{elems: map[uint32]uint32{}, start: -1, sp: -1}}
+	for last := 0; r.more(); {
+		id := int(r.byte())
+		if id >= len(sectionNames) {
+			r.fail("unknown section %d", id)
+			break
+		}
+		n := r.count()
+		q := r.sub(n, sectionNames[id]+" section")
+		if id == 0 {
+			continue
+		}
+		if order := sectionOrder(id); order <= last {
+			q.fail("out of order")
+		} else {
+			last = order
+		}
+		p.section(id, q)
+		r.done(q)
+	}
+	if r.err == nil && len(p.types) != len(p.m.funcs) {
+		r.fail("%d functions but %d bodies", len(p.types), len(p.m.funcs))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return p.m, p.finish()
+}
+
+// sectionOrder is where a section stands: the data count comes before the code.
+func sectionOrder(id int) int {
+	switch {
+	case id == 12:
+		return 10
+	case id >= 10:
+		return id + 1
+	}
+	return id
+}
+
+// A parser reads the sections of a module.
+type parser struct {
+	m     *module
+	types []funcType // of the functions that the module defines
+}
+
+func (p *parser) section(id int, r *reader) {
+	switch id {
+	case 1:
+		p.list(r, p.typ)
+	case 2:
+		p.list(r, p.imported)
+	case 3:
+		p.list(r, func(r *reader) { p.types = append(p.types, p.typeIndex(r)) })
+	case 4:
+		p.list(r, p.table)
+	case 5:
+		p.list(r, p.memory)
+	case 6:
+		p.list(r, p.global)
+	case 7:
+		p.list(r, p.export)
+	case 8:
+		p.m.start = int(p.funcIndex(r))
+	case 9:
+		p.list(r, p.element)
+	case 10:
+		p.list(r, p.code)
+	case 11:
+		p.list(r, p.data)
+	case 12:
+		r.u32()
+	}
+}
+
+func (p *parser) list(r *reader, item func(*reader)) {
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		item(r)
+	}
+}
+
+func (p *parser) typ(r *reader) {
+	if r.byte() != 0x60 {
+		r.fail("function type expected")
+	}
+	list := func() (ts []valType) {
+		n := r.count()
+		if n > maxParams {
+			r.fail("%d parameters or results", n)
+		}
+		for ; n > 0 && r.err == nil; n-- {
+			ts = append(ts, r.valType())
+		}
+		return ts
+	}
+	p.m.types = append(p.m.types, funcType{list(), list()})
+}
+
+func (p *parser) typeIndex(r *reader) funcType {
+	i := r.u32()
+	if int64(i) >= int64(len(p.m.types)) {
+		r.fail("no type %d", i)
+		return funcType{}
+	}
+	return p.m.types[i]
+}
+
+func (p *parser) funcIndex(r *reader) uint32 {
+	f := r.u32()
+	if int64(f) >= int64(len(p.m.imports)+len(p.types)) {
+		r.fail("no function %d", f)
+		return 0
+	}
+	return f
+}
+
+func (p *parser) imported(r *reader) {
+	x := imported{module: r.name(), name: r.name()}
+	if kind := r.byte(); kind != 0 && r.err == nil {
+		r.fail("import of %s.%s: only functions can be imported", x.module, x.name)
+		return
+	}
+	x.typ = p.typeIndex(r)
+	p.m.imports = append(p.m.imports, x)
+}
+
+// limits reads limits of at most bound.
+func (p *parser) limits(r *reader, bound uint32) (lo, hi uint32) {
+	flag := r.byte()
+	lo, hi = r.u32(), bound
+	switch flag {
+	case 0:
+	case 1:
+		hi = r.u32()
+	default:
+		r.fail("unsupported limits %#x", flag)
+	}
+	if lo > hi || hi > bound {
+		r.fail("limits of %d to %d", lo, hi)
+	}
+	return lo, min(hi, bound)
+}
+
+func (p *parser) table(r *reader) {
+	if p.m.table > 0 {
+		r.fail("more than one table")
+	}
+	if t := r.byte(); t != 0x70 {
+		r.fail("unsupported type %#x of table elements", t)
+	}
+	flag := r.byte()
+	n := r.u32()
+	if flag == 1 {
+		r.u32()
+	} else if flag != 0 {
+		r.fail("unsupported limits %#x", flag)
+	}
+	if n > maxTable {
+		r.fail("table of %d elements", n)
+	}
+	p.m.table = n
+}
+
+func (p *parser) memory(r *reader) {
+	if p.m.memory {
+		r.fail("more than one memory")
+	}
+	p.m.memory = true
+	p.m.memMin, p.m.memMax = p.limits(r, maxPages)
+}
+
+func (p *parser) global(r *reader) {
+	g := global{typ: r.valType()}
+	switch r.byte() {
+	case 0:
+	case 1:
+		g.mutable = true
+	default:
+		r.fail("neither constant nor variable")
+	}
+	g.value = p.constant(r, g.typ)
+	p.m.globals = append(p.m.globals, g)
+}
+
+// constant reads a constant expression of type t.
+func (p *parser) constant(r *reader, t valType) (v uint64) {
+	var got valType
+	switch op := r.byte(); op {
+	case 0x41:
+		got, v = i32, uint64(uint32(r.signed(32)))
+	case 0x42:
+		got, v = i64, uint64(r.signed(64))
+	case 0x43:
+		got, v = f32, r.little(4)
+	case 0x44:
+		got, v = f64, r.little(8)
+	case 0x23:
+		i := r.u32()
+		if int64(i) >= int64(len(p.m.globals)) || p.m.globals[i].mutable {
+			r.fail("no constant global %d", i)
+			return 0
+		}
+		got, v = p.m.globals[i].typ, p.m.globals[i].value
+	default:
+		r.fail("unsupported instruction %#x in a constant", op)
+		return 0
+	}
+	if got != t || r.byte() != 0x0b {
+		r.fail("%s constant expected", t)
+	}
+	return v
+}
+
+func (p *parser) export(r *reader) {
+	name, kind := r.name(), r.byte()
+	if kind == 0 {
+		p.m.exports = append(p.m.exports, export{name, p.funcIndex(r)})
+		return
+	}
+	i := r.u32()
+	if kind > 3 {
+		r.fail("unknown kind %d of export %q", kind, name)
+	}
+	if kind == 3 && int64(i) >= int64(len(p.m.globals)) {
+		r.fail("no global %d", i)
+	}
+	if kind == 3 && name == "__stack_pointer" {
+		p.m.sp = int(i)
+	}
+}
+
+func (p *parser) element(r *reader) {
+	if kind := r.u32(); kind != 0 {
+		r.fail("unsupported kind %d of element segment", kind)
+		return
+	}
+	at := uint32(p.constant(r, i32))
+	n := r.count()
+	if int64(at)+int64(n) > int64(p.m.table) {
+		r.fail("elements %d to %d of a table of %d", at, int64(at)+int64(n), p.m.table)
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		p.m.elems[at] = p.funcIndex(r)
+		at++
+	}
+}
+
+func (p *parser) code(r *reader) {
+	i := len(p.m.funcs)
+	if i >= len(p.types) {
+		r.fail("more bodies than functions")
+		return
+	}
+	n := r.count()
+	q := r.sub(n, fmt.Sprintf("function %d", len(p.m.imports)+i))
+	f := body{typ: p.types[i]}
+	f.locals = append(f.locals, f.typ.in...)
+	for k := q.count(); k > 0 && q.err == nil; k-- {
+		n, t := q.u32(), q.valType()
+		if int64(n)+int64(len(f.locals)) > maxLocals {
+			q.fail("more than %d locals", maxLocals)
+			break
+		}
+		for ; n > 0; n-- {
+			f.locals = append(f.locals, t)
+		}
+	}
+	f.at = q.base + q.p
+	f.code = q.bytes(len(q.b) - q.p)
+	r.done(q)
+	p.m.funcs = append(p.m.funcs, f)
+}
+
+func (p *parser) data(r *reader) {
+	kind := r.u32()
+	if kind != 0 {
+		r.fail("unsupported kind %d of data segment", kind)
+		return
+	}
+	at := uint32(p.constant(r, i32))
+	d := r.bytes(r.count())
+	if int64(at)+int64(len(d)) > int64(p.m.memMin)<<16 {
+		r.fail("data beyond the memory of %d pages", p.m.memMin)
+	}
+	p.m.segments = append(p.m.segments, segment{at, d})
+}
+
+// finish checks what could not be checked before.
+func (p *parser) finish() error {
+	m := p.m
+	if m.start >= 0 {
+		if t := m.typeOf(uint32(m.start)); len(t.in)+len(t.out) > 0 {
+			return &Error{"start section", 0, "the start function has parameters or results"}
+		}
+	}
+	if m.sp < 0 && len(m.globals) > 0 && m.globals[0].mutable {
+		m.sp = 0 // where linkers put it
+	}
+	if m.sp >= 0 && m.globals[m.sp].typ != i32 {
+		m.sp = -1
+	}
+	seen := map[string]bool{}
+	for _, e := range m.exports {
+		if seen[e.name] {
+			return &Error{"export section", 0, fmt.Sprintf("two exports %q", e.name)}
+		}
+		seen[e.name] = true
+	}
+	return nil
+}

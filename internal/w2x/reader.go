@@ -1,0 +1,144 @@
+package main
+
+import "fmt"
+
+// An Error is what is wrong with a module.
+type Error struct {
+	Where  string // the section or function
+	Offset int    // from the start of the module, in bytes
+	Msg    string
+}
+
+// Error gives all three.
+func (e *Error) Error() string { return fmt.Sprintf("%s at offset %d: %s", e.Where, e.Offset, e.Msg) }
+
+// A reader reads a part of a module. After the first error it reads zeros, so that callers may look at err at the end
+// of each loop body only.
+type reader struct {
+	b     []byte
+	p     int
+	base  int // offset of b in the module
+	where string
+	err   error
+}
+
+func (r *reader) fail(format string, a ...any) {
+	if r.err == nil {
+		r.err = &Error{r.where, r.base + r.p, fmt.Sprintf(format, a...)}
+		r.p = len(r.b)
+	}
+}
+
+// more reports whether something is left to read.
+func (r *reader) more() bool { return r.err == nil && r.p < len(r.b) }
+
+func (r *reader) byte() byte {
+	if r.p >= len(r.b) {
+		r.fail("unexpected end")
+		return 0
+	}
+	r.p++
+	return r.b[r.p-1]
+}
+
+// unsigned reads an unsigned LEB128 number of at most bits bits (core specification 5.2.2).
+func (r *reader) unsigned(bits uint) uint64 {
+	var v uint64
+	for s := uint(0); ; s += 7 {
+		c := r.byte()
+		if s >= bits || s+7 > bits && c&0x7f>>(bits-s) != 0 {
+			r.fail("number of more than %d bits", bits)
+			return 0
+		}
+		v |= uint64(c&0x7f) << s
+		if c < 0x80 {
+			return v
+		}
+	}
+}
+
+func (r *reader) u32() uint32 { return uint32(r.unsigned(32)) }
+
+// signed reads a signed LEB128 number of at most bits bits.
+func (r *reader) signed(bits uint) int64 {
+	var v int64
+	for s := uint(0); ; s += 7 {
+		c := r.byte()
+		if s >= bits {
+			r.fail("number of more than %d bits", bits)
+			return 0
+		}
+		if s+7 > bits { // the bits beyond must repeat the sign
+			if rest := int8(c<<1) >> (bits - s); c >= 0x80 || rest != 0 && rest != -1 {
+				r.fail("number of more than %d bits", bits)
+				return 0
+			}
+		}
+		v |= int64(c&0x7f) << s
+		if c < 0x80 {
+			if s+7 < 64 && c&0x40 != 0 {
+				v |= -1 << (s + 7)
+			}
+			return v
+		}
+	}
+}
+
+// count reads a length of something of which each item takes at least one byte.
+func (r *reader) count() int {
+	n := r.u32()
+	if int64(n) > int64(len(r.b)-r.p) {
+		r.fail("%d items in %d bytes", n, len(r.b)-r.p)
+		return 0
+	}
+	return int(n)
+}
+
+// bytes reads n bytes.
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.b)-r.p {
+		r.fail("unexpected end")
+		return nil
+	}
+	r.p += n
+	return r.b[r.p-n : r.p : r.p]
+}
+
+func (r *reader) name() string { return string(r.bytes(r.count())) }
+
+// little reads n bytes as a little-endian number.
+func (r *reader) little(n int) uint64 {
+	var v uint64
+	for i, c := range r.bytes(n) {
+		v |= uint64(c) << (8 * i)
+	}
+	return v
+}
+
+func (r *reader) valType() valType {
+	t := valType(r.byte())
+	switch t {
+	case i32, i64, f32, f64:
+		return t
+	}
+	r.fail("unsupported value type %#x", byte(t))
+	return i32
+}
+
+// sub is a reader of the next n bytes, which r skips.
+func (r *reader) sub(n int, where string) *reader {
+	base := r.base + r.p
+	b := r.bytes(n)
+	return &reader{b: b, base: base, where: where, err: r.err}
+}
+
+// done takes over the error of a reader made by sub, or complains of what that didn't read.
+func (r *reader) done(q *reader) {
+	if q.err == nil && q.p < len(q.b) {
+		q.fail("%d bytes too many", len(q.b)-q.p)
+	}
+	if r.err == nil && q.err != nil {
+		r.err = q.err
+		r.p = len(r.b)
+	}
+}

@@ -1,0 +1,407 @@
+package main
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Opcodes that this file and others name.
+const (
+	opUnreachable = 0x00
+	opNop         = 0x01
+	opBlock       = 0x02
+	opLoop        = 0x03
+	opIf          = 0x04
+	opElse        = 0x05
+	opEnd         = 0x0b
+	opBr          = 0x0c
+	opBrIf        = 0x0d
+	opBrTable     = 0x0e
+	opReturn      = 0x0f
+	opCall        = 0x10
+	opIndirect    = 0x11
+	opDrop        = 0x1a
+	opSelect      = 0x1b
+	opSelectTyped = 0x1c
+	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opLocalTee    = 0x22
+	opGlobalGet   = 0x23
+	opGlobalSet   = 0x24
+	opMemorySize  = 0x3f
+	opMemoryGrow  = 0x40
+	opI32Const    = 0x41
+	opI64Const    = 0x42
+	opF32Const    = 0x43
+	opF64Const    = 0x44
+	opI32Eqz      = 0x45
+	opI32Sub      = 0x6b
+	opPrefixed    = 0xfc
+)
+
+// maxNesting bounds how deep blocks nest.
+const maxNesting = 10_000
+
+// A block is a structured instruction that is being translated.
+type block struct {
+	op      byte
+	height  int // of the stack below its parameters
+	in, out []valType
+	label   int  // where a branch to it goes
+	used    bool // a branch goes there
+	at      int  // index of the line that is to become the label of a loop
+	other   int  // label of an if's else
+	hasElse bool
+}
+
+// branchTypes are the types of the values that a branch to b takes along.
+func (b *block) branchTypes() []valType {
+	if b.op == opLoop {
+		return b.in
+	}
+	return b.out
+}
+
+// A function is a function of the module that is being translated.
+type function struct {
+	m       *module
+	index   uint32
+	body    body
+	r       *reader
+	lines   []string
+	stack   []entry
+	blocks  []block
+	slots   map[string]valType
+	labels  int
+	dead    bool   // what follows can't be reached
+	skipped []byte // blocks that began since, by opcode
+	depth   bool   // it counts the depth of calls
+
+	usesMemory bool
+	framed     bool // it moves the stack pointer down before it calls anything
+	indirect   bool // it calls through the table
+	calls      map[uint32]bool
+	last       [3]byte // the opcodes before the current one, latest first
+	constant   int32   // of the latest i32.const
+}
+
+// A badCode unwinds the translation of a function.
+type badCode struct{ err error }
+
+func (f *function) fail(format string, a ...any) {
+	f.r.fail(format, a...)
+	panic(badCode{f.r.err})
+}
+
+func (f *function) emit(format string, a ...any) {
+	f.lines = append(f.lines, fmt.Sprintf(format, a...))
+}
+
+// translate translates the function with index len(m.imports)+i. Code that isn't valid is an error.
+func translate(m *module, i int, depth bool) (f *function, err error) {
+	b := m.funcs[i]
+	index := len(m.imports) + i
+	f = &function{m: m, index: uint32(index), body: b, depth: depth, slots: map[string]valType{}, calls: map[uint32]bool{},
+		r: &reader{b: b.code, base: b.at, where: fmt.Sprintf("function %d", index)}}
+	defer func() {
+		if x := recover(); x != nil {
+			bad, ok := x.(badCode)
+			if !ok {
+				panic(x)
+			}
+			f, err = nil, bad.err
+		}
+	}()
+	f.blocks = []block{{op: opBlock, out: b.typ.out}}
+	f.labels = 1
+	for f.r.more() {
+		if len(f.blocks) == 0 {
+			f.fail("code after the end")
+		}
+		op := f.r.byte()
+		if f.dead {
+			f.skip(op)
+		} else {
+			f.instruction(op)
+		}
+		if f.r.err != nil {
+			return nil, f.r.err
+		}
+		f.last = [3]byte{op, f.last[0], f.last[1]}
+	}
+	if len(f.blocks) != 0 {
+		f.r.p = len(f.r.b)
+		f.fail("no end")
+	}
+	return f, nil
+}
+
+// instruction translates one instruction.
+func (f *function) instruction(c byte) {
+	if o, ok := ops[c]; ok {
+		f.numeric(c, o)
+		return
+	}
+	if l, ok := loads[c]; ok {
+		p := f.address(l.align, func() {})
+		f.now(l.typ, strings.ReplaceAll(l.expr, "P", p))
+		return
+	}
+	if s, ok := stores[c]; ok {
+		var v entry
+		p := f.address(s.align, func() { v = f.pop(s.typ) })
+		x := v.expr
+		if strings.HasSuffix(s.expr, "(V)") {
+			x = v.opaque()
+		}
+		f.emit("%s", strings.NewReplacer("P", p, "V", x).Replace(s.expr))
+		return
+	}
+	switch {
+	case c <= opIndirect:
+		f.control(c)
+	case c >= opLocalGet && c <= opGlobalSet:
+		f.variable(c)
+	case c >= opMemorySize && c <= opF64Const:
+		f.simple(c)
+	default:
+		f.other(c)
+	}
+}
+
+// numeric translates a numeric instruction. A condition that the next instruction wants is not evaluated yet, so that
+// Go sees a condition.
+func (f *function) numeric(c byte, o op) {
+	var x, y entry
+	if o.n == 2 {
+		y = f.pop(o.in)
+	}
+	x = f.pop(o.in)
+	if c == opI32Eqz && x.cond != "" {
+		f.condition("!(" + x.cond + ")")
+		return
+	}
+	xs, ys := x.expr, y.expr
+	if o.n == 1 || y.constant {
+		xs = x.opaque()
+	}
+	if y.constant && strings.ContainsAny(o.expr, "/%") { // zero is for the program to divide by
+		ys = y.opaque()
+	}
+	expr := strings.NewReplacer("X", xs, "Y", ys).Replace(o.expr)
+	if o.cond {
+		f.condition(expr)
+		return
+	}
+	f.now(o.out, expr)
+}
+
+// condition pushes 1 or 0 by a Go condition.
+func (f *function) condition(cond string) {
+	if f.r.more() {
+		switch f.r.b[f.r.p] {
+		case opBrIf, opIf, opI32Eqz, opSelect, opSelectTyped:
+			f.later(entry{typ: i32, expr: "b2i(" + cond + ")", local: -1, cond: cond})
+			return
+		}
+	}
+	f.now(i32, "b2i("+cond+")")
+}
+
+// address reads the immediates of a memory instruction, lets value pop what is above the address, pops that and gives
+// a Go pointer.
+func (f *function) address(align uint32, value func()) string {
+	if !f.m.memory {
+		f.fail("there is no memory")
+	}
+	if a := f.r.u32(); a > align {
+		f.fail("alignment larger than natural")
+	}
+	off := f.r.u32()
+	value()
+	a := f.pop(i32)
+	f.usesMemory = true
+	if off == 0 {
+		return "unsafe.Add(b, " + a.expr + ")"
+	}
+	return fmt.Sprintf("unsafe.Add(b, uint64(%s)+%d)", a.expr, off)
+}
+
+// simple translates constants and the size of memory.
+func (f *function) simple(c byte) {
+	switch c {
+	case opMemorySize, opMemoryGrow:
+		if f.r.byte(); !f.m.memory {
+			f.fail("there is no memory")
+		}
+		if c == opMemorySize {
+			f.now(i32, "uint32(len(m.memory) >> 16)")
+			return
+		}
+		x := f.pop(i32)
+		f.now(i32, "m.grow("+x.expr+")")
+	case opI32Const:
+		f.constant = int32(f.r.signed(32))
+		if f.constant >= 0 {
+			f.later(entry{typ: i32, expr: fmt.Sprintf("uint32(%d)", f.constant), local: -1, constant: true})
+		} else { // Go refuses to convert such a constant to int32
+			f.later(entry{typ: i32, expr: fmt.Sprintf("k32(%d)", uint32(f.constant)), local: -1})
+		}
+	case opI64Const:
+		if v := f.r.signed(64); v >= 0 {
+			f.later(entry{typ: i64, expr: fmt.Sprintf("uint64(%d)", v), local: -1, constant: true})
+		} else {
+			f.later(entry{typ: i64, expr: fmt.Sprintf("k64(%d)", uint64(v)), local: -1})
+		}
+	case opF32Const:
+		f.later(entry{typ: f32, expr: fmt.Sprintf("math.Float32frombits(%#x)", f.r.little(4)), local: -1})
+	case opF64Const:
+		f.later(entry{typ: f64, expr: fmt.Sprintf("math.Float64frombits(%#x)", f.r.little(8)), local: -1})
+	}
+}
+
+// variable translates access to locals and globals.
+func (f *function) variable(c byte) {
+	i := int(f.r.u32())
+	if c >= opGlobalGet {
+		f.global(c, i)
+		return
+	}
+	if i >= len(f.body.locals) {
+		f.fail("no local %d", i)
+	}
+	t, name := f.body.locals[i], fmt.Sprintf("v%d", i)
+	if c != opLocalGet {
+		x := f.pop(t)
+		f.kill(i)
+		if x.expr != name {
+			f.emit("%s = %s", name, x.expr)
+		}
+	}
+	if c != opLocalSet {
+		f.later(entry{typ: t, expr: name, local: i})
+	}
+}
+
+func (f *function) global(c byte, i int) {
+	if i >= len(f.m.globals) {
+		f.fail("no global %d", i)
+	}
+	g := f.m.globals[i]
+	if c == opGlobalGet {
+		f.now(g.typ, fmt.Sprintf("m.g%d", i))
+		return
+	}
+	if !g.mutable {
+		f.fail("global %d is constant", i)
+	}
+	f.emit("m.g%d = %s", i, f.pop(g.typ).expr)
+	before := f.last
+	if before[0] == opLocalTee {
+		before = [3]byte{before[1], before[2]}
+	}
+	if i == f.m.sp && len(f.blocks) == 1 && len(f.calls) == 0 && !f.indirect &&
+		before[0] == opI32Sub && before[1] == opI32Const && f.constant > 0 {
+		f.framed = true
+	}
+}
+
+// other translates what is left.
+func (f *function) other(c byte) {
+	switch c {
+	case opDrop:
+		f.popAny()
+	case opSelect, opSelectTyped:
+		f.choose(c)
+	case opPrefixed:
+		f.prefixed()
+	default:
+		f.fail("unsupported instruction %#x", c)
+	}
+}
+
+// choose translates select: one of two values, by a condition.
+func (f *function) choose(c byte) {
+	if c == opSelectTyped {
+		if f.r.u32() != 1 {
+			f.fail("select of other than one value")
+		}
+		t := f.r.valType()
+		f.top([]valType{t, t, i32})
+	}
+	cond, y, x := f.pop(i32), f.popAny(), f.popAny()
+	if x.typ != y.typ {
+		f.fail("select of %s and %s", x.typ, y.typ)
+	}
+	n := f.slot(x.typ, len(f.stack)) // only x can be there: the others were above
+	switch {
+	case x.expr == n:
+		f.emit("if %s {", cond.untruth())
+		f.emit("%s = %s", n, y.expr)
+		f.emit("}")
+	default:
+		f.emit("if %s {", cond.truth())
+		f.emit("%s = %s", n, x.expr)
+		f.emit("} else {")
+		f.emit("%s = %s", n, y.expr)
+		f.emit("}")
+	}
+	f.later(entry{typ: x.typ, expr: n, local: -1})
+}
+
+// prefixed translates the instructions that begin with 0xfc.
+func (f *function) prefixed() {
+	switch sub := f.r.u32(); {
+	case sub < 8:
+		o := saturating[sub]
+		x := f.pop(o.in)
+		f.now(o.out, strings.ReplaceAll(o.expr, "X", x.expr))
+	case sub == 10 || sub == 11:
+		if f.r.byte(); sub == 10 {
+			f.r.byte()
+		}
+		if !f.m.memory {
+			f.fail("there is no memory")
+		}
+		n, v, d := f.pop(i32), f.pop(i32), f.pop(i32)
+		f.emit("m.%s(%s, %s, %s)", map[uint32]string{10: "copy", 11: "fill"}[sub], d.expr, v.expr, n.expr)
+	default:
+		f.fail("unsupported instruction 0xfc %d", sub)
+	}
+}
+
+// text is the function as Go source.
+func (f *function) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "//go:norace\n//go:nocheckptr\nfunc fn%d(m *Module", f.index)
+	for i, t := range f.body.typ.in {
+		fmt.Fprintf(&b, ", v%d %s", i, t.golang())
+	}
+	fmt.Fprintf(&b, ")%s {\n", f.body.typ.results())
+	for i := len(f.body.typ.in); i < len(f.body.locals); i++ {
+		fmt.Fprintf(&b, "var v%d %s\n_ = v%d\n", i, f.body.locals[i].golang(), i)
+	}
+	names := make([]string, 0, len(f.slots))
+	for s := range f.slots {
+		names = append(names, s)
+	}
+	sort.Strings(names)
+	for _, s := range names {
+		fmt.Fprintf(&b, "var %s %s\n_ = %s\n", s, f.slots[s].golang(), s)
+	}
+	if f.usesMemory {
+		b.WriteString("b := m.base\n")
+	}
+	if f.depth {
+		b.WriteString("if m.depth++; m.depth > maxDepth {\npanic(ErrDepth)\n}\n")
+	}
+	for _, l := range f.lines {
+		if l != "" {
+			b.WriteString(l)
+			b.WriteByte('\n')
+		}
+	}
+	b.WriteString("}\n\n")
+	return b.String()
+}
