@@ -1,3 +1,0 @@
-package wasm
-
-const defaultPrelude = ""
