@@ -3,6 +3,7 @@ package typegen
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -43,6 +44,9 @@ var plans = []plan{
 
 // exampleValue also gives its best value where none validates (nil if there is none at all).
 func exampleValue(schema json.RawMessage) (*node, error) {
+	if len(schema) > maxExampleSchema {
+		return nil, fmt.Errorf("the schema is %d bytes, examples are written for up to %d", len(schema), maxExampleSchema)
+	}
 	root, err := parseJSON(schema)
 	if err != nil {
 		return nil, err
@@ -93,9 +97,10 @@ func ownExamples(root *node) []*node {
 
 // Bounds on the search for an example.
 const (
-	maxBuilds       = 5_000 // values built in one plan
-	maxExampleDepth = 16
-	maxExampleSize  = 64 // elements or properties that minItems and the like may ask for
+	maxExampleSchema = 128 << 10 // bytes: the validator's work grows with their square
+	maxBuilds        = 5_000     // values built in one plan
+	maxExampleDepth  = 16
+	maxExampleSize   = 64 // elements or properties that minItems and the like may ask for
 )
 
 // A maker fills one schema in by one plan.
