@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,20 +18,6 @@ const firstModern = "2026-07-28"
 // modern says whether a revision is without sessions.
 func modern(version string) bool { return version >= firstModern }
 
-type principalKey struct{}
-
-// principal gives on whose behalf a request is made. The transports put it into the context of a connection.
-func (s *Server) principal(ctx context.Context, client *mcp.Implementation) tool.Principal {
-	p, ok := ctx.Value(principalKey{}).(tool.Principal)
-	if !ok {
-		p = s.cfg.Local
-	}
-	if p.Client == "" && client != nil {
-		p.Client = client.Name + "/" + client.Version
-	}
-	return p
-}
-
 // receive handles the methods about tools in place of the SDK, whose types would lose what they don't know, and
 // refuses the methods of features that Biplane doesn't offer.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
@@ -40,6 +27,10 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.listTools(ctx, r)
 		case *mcp.CallToolRequest:
 			return s.callTool(ctx, r)
+		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
+			}
 		}
 		switch method {
 		case "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
@@ -118,7 +109,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		c.Path = known.Path()
 	}
 	notify := newNotifier(ctx, req)
-	c.Progress = notify.progress()
+	notify.attach(c)
 	res, err := s.cfg.Door.Call(ctx, c)
 	notify.close()
 

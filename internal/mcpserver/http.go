@@ -103,7 +103,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	r = r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
+	r = r.WithContext(withClient(r.Context(), p))
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
 	defer bounded.finish()
 	if r.Method == http.MethodPost {

@@ -265,3 +265,44 @@ func TestProgress(t *testing.T) {
 		}
 	})
 }
+
+func TestLog(t *testing.T) {
+	d := newDoor()
+	data := `{"big":9007199254740993,"z":1,"a":2}`
+	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		if c.Log == nil {
+			return tool.Text(false, "nobody asked"), nil
+		}
+		for _, level := range []string{"debug", "info", "nonsense", "error"} {
+			c.Log(tool.Log{Level: level, Raw: json.RawMessage(`{"level":"` + level + `","logger":"l","data":` + data + `}`)})
+		}
+		c.Log(tool.Log{Level: "error", Raw: json.RawMessage(`broken`)})
+		return tool.Text(false, "done"), nil
+	})
+	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {
+		if res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`); !strings.Contains(res, "nobody asked") {
+			t.Errorf("without a level: %s", res)
+		}
+		meta := `"_meta":{"io.modelcontextprotocol/logLevel":"info"}`
+		if version < "2026" {
+			meta = `"_meta":{}`
+			if res, _ := p.call(t, "logging/setLevel", `{"level":"nonsense"}`); string(fieldOf(t, res, "error", "code")) != "-32602" {
+				t.Errorf("unknown level: %s", res)
+			}
+			if res, _ := p.call(t, "logging/setLevel", `{"level":"info"}`); string(fieldOf(t, res, "result")) != "{}" {
+				t.Errorf("level: %s", res)
+			}
+		}
+		_, notes := p.call(t, "tools/call", `{"name":"up_echo",`+meta+`}`)
+		var got []string
+		for _, n := range notes {
+			got = append(got, string(fieldOf(t, n, "params", "level")))
+			if string(fieldOf(t, n, "params", "data")) != data || string(fieldOf(t, n, "params", "logger")) != `"l"` {
+				t.Errorf("log: %s", n)
+			}
+		}
+		if strings.Join(got, " ") != `"info" "error"` {
+			t.Errorf("logged %v", got)
+		}
+	})
+}

@@ -27,7 +27,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if s.ctx.Err() != nil {
 		return errors.New("mcpserver: closed")
 	}
-	ctx = context.WithValue(ctx, principalKey{}, s.cfg.Local)
+	ctx = withClient(ctx, s.cfg.Local)
 	c := newConn(in, out, s.cfg.Limits)
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {

@@ -60,6 +60,7 @@ type Call struct {
 	Principal Principal
 	Grant     Grant          // bounds; set by the door
 	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
+	Log       func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
 }
 
 // Progress is how far a call has come, in units of the tool's own choosing. Total is 0 where it is not known.
@@ -67,6 +68,12 @@ type Progress struct {
 	Done    float64
 	Total   float64
 	Message string
+}
+
+// A Log is a message that a tool logged while a call ran.
+type Log struct {
+	Level string          // "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+	Raw   json.RawMessage // an object of the shape of MCP's LoggingMessageNotificationParams, byte for byte
 }
 
 // A Principal is on whose behalf a call is made.
