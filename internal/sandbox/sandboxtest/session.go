@@ -1,0 +1,154 @@
+package sandboxtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Host is the host's side of one run, for tests: it sends the program, answers what the program asks and keeps what
+// it says.
+type Host struct {
+	// Call answers a call; it runs on a goroutine of its own for each. Nil means that calls are never answered.
+	Call func(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer
+	// Seen hears of every message of the guest, in order; it may be nil.
+	Seen func(m *sandbox.GuestMessage)
+	// Linger keeps the stream open after the guest's Done or Fail.
+	Linger bool
+}
+
+// An Outcome is how a run ended.
+type Outcome struct {
+	Value     json.RawMessage // of Done; nil where the program has none
+	Done      bool
+	Fail      *sandbox.GuestError // what the guest reported, or nil
+	Unawaited []int64
+	Console   []sandbox.Console
+	Exit      int
+	Err       error // of Run
+}
+
+// Limit is the limit that ended the run, or empty.
+func (o *Outcome) Limit() string {
+	var l *sandbox.LimitError
+	if errors.As(o.Err, &l) {
+		return l.Limit
+	}
+	return ""
+}
+
+// String says it in one line.
+func (o *Outcome) String() string {
+	switch {
+	case o.Err != nil:
+		return fmt.Sprintf("error %v", o.Err)
+	case o.Fail != nil:
+		return fmt.Sprintf("fail %s: %s (%s)", o.Fail.Name, o.Fail.Message, o.Fail.Kind)
+	case o.Done:
+		return fmt.Sprintf("done %s", o.Value)
+	}
+	return fmt.Sprintf("exit %d without a result", o.Exit)
+}
+
+// Exec runs one program in a fresh sandbox of d. Code is a script whose value is a function, as in sandbox.Run.
+func Exec(ctx context.Context, t testing.TB, d sandbox.Driver, spec sandbox.Spec, code string, h Host) *Outcome {
+	t.Helper()
+	box, err := d.Create(ctx, spec)
+	if err != nil {
+		t.Fatalf("create a sandbox: %v", err)
+	}
+	o := h.Run(ctx, box, sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"test": {"echo"}}})
+	if err := box.Close(); err != nil {
+		t.Errorf("close the sandbox: %v", err)
+	}
+	return o
+}
+
+// Run runs a program in box and waits for its end.
+func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ours, theirs := net.Pipe()
+	o := &Outcome{}
+	var ended, answers sync.WaitGroup
+	ended.Go(func() {
+		o.Exit, o.Err = box.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: theirs})
+		_ = theirs.Close()
+	})
+	w := &sender{w: ours}
+	_ = w.send(sandbox.HostMessage{Run: &run}) // an error shows where it reads
+	in := bufio.NewReader(ours)
+	for !o.Done && o.Fail == nil || h.Linger {
+		m, err := receive(in)
+		if err != nil {
+			break
+		}
+		if h.Seen != nil {
+			h.Seen(m)
+		}
+		o.keep(m)
+		if c := m.Call; c != nil && h.Call != nil {
+			answers.Go(func() {
+				if a := h.Call(ctx, c); a != nil {
+					a.ID = c.ID
+					_ = w.send(sandbox.HostMessage{Answer: a}) // the guest may have ended
+				}
+			})
+		}
+	}
+	_ = ours.Close()
+	ended.Wait()
+	cancel()
+	answers.Wait()
+	return o
+}
+
+// keep takes over what a message says.
+func (o *Outcome) keep(m *sandbox.GuestMessage) {
+	switch {
+	case m.Console != nil:
+		o.Console = append(o.Console, *m.Console)
+	case m.Done != nil:
+		o.Done, o.Value, o.Unawaited = true, m.Done.Value, m.Done.Unawaited
+	case m.Fail != nil:
+		o.Fail = &m.Fail.Error
+	}
+}
+
+// A sender writes messages, each whole.
+type sender struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *sender) send(m any) error {
+	b, err := tool.Marshal(m)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err = s.w.Write(append(b, '\n'))
+	return err
+}
+
+func receive(r *bufio.Reader) (*sandbox.GuestMessage, error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	m := &sandbox.GuestMessage{}
+	if err := json.Unmarshal(line, m); err != nil {
+		return nil, fmt.Errorf("guest message %q: %w", line, err)
+	}
+	return m, nil
+}
