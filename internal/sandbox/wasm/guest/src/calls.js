@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, MapCtor, PromiseCtor, StringCtor, TypeErrorCtor, defineProperty, hasOwn, isArray, list, mapDelete, mapForEach, mapGet, mapSet, mapSize,
-  push, record, setPrototypeOf, then,
+  push, record, setPrototypeOf, settled,
 } from "./primordials.js";
 import { callerStack, makeToolError } from "./errors.js";
 import { sendCall, sendFile } from "./host.js";
@@ -52,11 +52,7 @@ export function callTool(path, args, count) {
 }
 
 // Marks a promise as handled, so that the engine does not report it: the runtime does.
-function ignore(p) {
-  defineProperty(p, "constructor", record({ value: undefined, configurable: true }));
-  const q = then(p, undefined, () => {});
-  defineProperty(q, "constructor", record({ value: undefined }));
-}
+function ignore(p) { settled(p, undefined, () => {}); }
 
 /** Asks for something of the virtual file system. */
 export function askFile(op, path) {

@@ -41,12 +41,19 @@ function log(level) {
     if (total > maxTotal) return undefined;
     let text;
     try {
-      text = apply(formatArgs, undefined, [options, ...args]);
+      text = format(args);
     } catch (e) {
       text = "[could not be shown: " + safeMessage(e) + "]";
     }
     line(level, text);
   };
+}
+
+function format(args) {
+  const all = [];
+  define(all, 0, options, true);
+  for (let i = 0; i < args.length; i++) define(all, i + 1, args[i], true);
+  return apply(formatArgs, undefined, all);
 }
 
 function safeMessage(e) {
@@ -129,8 +136,7 @@ methods.group = (...args) => { if (args.length > 0) methods.log(...args); if (in
 methods.groupCollapsed = methods.group;
 methods.groupEnd = () => { indent = slice(indent, 0, max(0, indent.length - 2)); };
 methods.trace = (...args) => {
-  const text = args.length > 0 ? apply(formatArgs, undefined, [options, ...args]) : "";
-  line("error", "Trace: " + text + "\n" + callerStack());
+  line("error", "Trace: " + (args.length > 0 ? format(args) : "") + "\n" + callerStack());
 };
 
 const out = {};

@@ -45,6 +45,7 @@ define(MathObject, "random", function random_() {
 define(MathObject.random, "name", "random");
 
 const crypto = create(null);
+const most = 1024; // bytes that the host gives at once
 const integers = " Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array BigInt64Array BigUint64Array ";
 
 define(crypto, "getRandomValues", function getRandomValues(view) {
@@ -52,8 +53,13 @@ define(crypto, "getRandomValues", function getRandomValues(view) {
   if (tag === undefined || indexOf(integers, " " + tag + " ") < 0) throw new TypeErrorCtor("getRandomValues takes a typed array of integers");
   const n = typedArrayBytes(view);
   if (n > 65536) throw new RangeErrorCtor("getRandomValues gives at most 65536 bytes at once, asked for " + n);
-  const bytes = new Uint8ArrayCtor(typedArrayBuffer(view), typedArrayOffset(view), n), s = random(n);
-  for (let i = 0; i < n; i++) bytes[i] = nibble(s, 2 * i) << 4 | nibble(s, 2 * i + 1);
+  const bytes = new Uint8ArrayCtor(typedArrayBuffer(view), typedArrayOffset(view), n);
+  let s = "";
+  for (let i = 0; i < n; i++) {
+    const at = i % most;
+    if (at === 0) s = random(n - i < most ? n - i : most);
+    bytes[i] = nibble(s, 2 * at) << 4 | nibble(s, 2 * at + 1);
+  }
   return view;
 }, true);
 

@@ -1,8 +1,8 @@
 // Stack traces that show the program and nothing of the runtime, and ToolError.
 
 import {
-  ErrorCtor, apply, charCodeAt, define, defineProperty, engineCaptureStackTrace, engineStack, global, indexOf, lastIndexOf, list, push,
-  join, record, slice, split,
+  ErrorCtor, apply, define, defineProperty, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
+  list, push, record, slice, split, startsWith,
 } from "./primordials.js";
 
 // QuickJS names code that eval compiled "<input>"; only programs are compiled so.
@@ -49,20 +49,20 @@ function header(e) {
   return message === "" ? name : name === "" ? message : name + ": " + message;
 }
 
-/** The program's frames of an error that the engine made; "" for anything else. */
+/** The program's frames of an error; "" for anything else. */
 export function framesOf(e) {
-  let raw;
   try {
-    raw = apply(engineStack.get, e, []);
-    if (typeof raw !== "string" || raw === "") raw = e.stack;
+    const own = getOwnPropertyDescriptor(e, "stack");
+    if (own === undefined) return cleanStack(apply(engineStack.get, e, []));
+    return typeof own.value === "string" ? ownFrames(own.value) : "";
   } catch { return ""; }
-  if (typeof raw !== "string") return "";
-  if (indexOf(raw, evalName + ":") >= 0) return cleanStack(raw);
-  // A stack that was made here, by stack() or makeToolError: it bears the program's name already.
-  const kept = list(), lines = split(raw.length > 65536 ? slice(raw, 0, 65536) : raw, "\n");
-  for (let i = 0; i < lines.length && kept.length < maxFrames; i++) {
-    if (charCodeAt(lines[i], 0) === 32 && indexOf(lines[i], "    at ") === 0) push(kept, lines[i]);
-  }
+}
+
+// The frames of a stack that was made into a string before, by captureStackTrace or makeToolError: it bears the
+// program's name already.
+function ownFrames(text) {
+  const kept = list(), lines = split(text.length > 65536 ? slice(text, 0, 65536) : text, "\n");
+  for (let i = 0; i < lines.length && kept.length < maxFrames; i++) if (startsWith(lines[i], "    at ")) push(kept, lines[i]);
   const out = join(kept, "\n");
   return out.length > maxStack ? slice(out, 0, maxStack) : out;
 }

@@ -31,6 +31,7 @@ let patience;            // id of the timer of grace
 let outOfPatience = false;
 let promises = 0;        // promises inside the value that have not settled
 let rejections = list();
+let forgotten;           // ids of calls that the program left alone
 
 function start(run) {
   phase = running;
@@ -39,6 +40,7 @@ function start(run) {
   patience = undefined;
   promises = 0;
   rejections = list();
+  forgotten = undefined;
   calls.reset();
   timers.reset();
   console_.reset();
@@ -63,12 +65,12 @@ function end() {
 
 function drain() {
   if (promises > 0) {
-    if (calls.waiting() === 0 && timers.timers() === 0) stalled();
+    if (calls.waiting() === 0 && timers.timers() === (patience === undefined ? 0 : 1)) stalled();
     return;
   }
   const left = calls.forgotten();
   if (calls.waitingCalls() > 0 && !(outOfPatience && left.unseen === 0)) {
-    if (patience === undefined) patience = timers.after(grace, () => { outOfPatience = true; });
+    if (patience === undefined) patience = timers.after(grace, () => { outOfPatience = true; patience = undefined; });
     return;
   }
   finish(left);
@@ -83,10 +85,11 @@ function finish(left) {
     fail(e);
     return;
   }
+  if (forgotten === undefined) forgotten = left.ids; // before the promises in the value are looked at for the program
   if (pending.length > 0) { waitFor(pending); return; }
   report(left.failures);
   end();
-  host.sendDone(text, left.ids.length > 0 ? "[" + join(left.ids, ",") + "]" : "");
+  host.sendDone(text, forgotten.length > 0 ? "[" + join(forgotten, ",") + "]" : "");
 }
 
 // A program that gives promises inside its value meant what they come to.
@@ -96,6 +99,7 @@ function waitFor(pending) {
     const p = pending[i];
     settled(p, (v) => { resolved(p, v); promises--; }, fail);
   }
+  timers.after(0, () => {}); // idle() comes again when they have settled
 }
 
 function report(failures) {

@@ -147,20 +147,21 @@ export function named(f, name) {
   return f;
 }
 
-/** A promise of v that adopts what v is, and on which then() consults nothing that a program can change. */
-export function adopt(v) {
-  const p = new PromiseCtor((resolve) => resolve(v));
-  defineProperty(p, "constructor", record({ value: undefined }));
-  return p;
+/** Calls ok or bad when v, whatever it is, has settled; of a promise it consults nothing that a program can change. */
+export function settled(v, ok, bad) {
+  try {
+    if (v !== null && typeof v === "object" && objectToString(v) === "[object Promise]") {
+      plain(v);
+      try { then(v, ok, bad); return; } catch { /* it only says that it is one */ }
+    }
+    const p = new PromiseCtor((resolve) => { resolve(v); });
+    plain(p);
+    then(p, ok, bad);
+  } catch (e) { bad(e); }
 }
 
-/** Calls ok or bad when v, whatever it is, has settled. */
-export function settled(v, ok, bad) {
-  let p;
-  try { p = adopt(v); } catch (e) { bad(e); return; }
-  const q = then(p, ok, bad);
-  defineProperty(q, "constructor", record({ value: undefined }));
-}
+// Makes then() of p give a promise of the engine's own class.
+function plain(p) { defineProperty(p, "constructor", record({ value: undefined, configurable: true, writable: true })); }
 
 export const ObjectPrototype = Object.prototype;
 export const ArrayBufferCtor = ArrayBuffer;
