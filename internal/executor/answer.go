@@ -1,0 +1,244 @@
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// undefinedText is the answer of a program without a value.
+const undefinedText = "no value: the program returned undefined"
+
+// finish makes the answer of an execution that ended, by err or by what the guest said last.
+func (r *run) finish(err error) {
+	r.mu.Lock()
+	r.conclude(err)
+	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
+	r.mu.Unlock()
+	e := r.snapshot()
+	blocks, meta := r.blocks(e), r.meta(e.State)
+	res, err := tool.NewResult(blocks, meta, e.State == Failed)
+	if err != nil {
+		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
+		res = tool.Text(true, "internal error: the answer could not be made")
+	}
+	r.mu.Lock()
+	r.emitted, r.program, r.files, r.ids = nil, nil, nil, nil
+	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console
+	r.mu.Unlock()
+	r.answered = res
+	r.x.history.finish(r, size)
+	close(r.done)
+}
+
+// conclude sets state, value, error and notes. r.mu is held.
+func (r *run) conclude(err error) {
+	e := &r.exec
+	for i := range e.Calls {
+		if c := &e.Calls[i]; c.pending { // its goroutine is gone: it never began
+			c.pending, c.Error = false, "canceled"
+		}
+	}
+	if r.program != nil {
+		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
+	}
+	if r.dropped > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", count(r.dropped, "console line"), sizeText(r.x.cfg.Limits.Console)))
+	}
+	switch {
+	case err == nil && r.end != nil && r.end.Done != nil:
+		e.State, e.Value = Done, r.end.Done.Value
+		e.Undefined = len(e.Value) == 0
+		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
+			e.Notes = append(e.Notes, n)
+		}
+	case err == nil && r.end != nil && r.end.Fail != nil:
+		e.State, e.Error = Failed, r.thrown(&r.end.Fail.Error)
+	default:
+		e.State, e.Error = Failed, r.broken(err)
+	}
+	if e.Value == nil {
+		e.Value = json.RawMessage("null")
+	}
+	r.end = nil
+}
+
+// unawaited names the calls that the program didn't wait for. r.mu is held.
+func (r *run) unawaited(ids []int64) string {
+	var names []string
+	seen := map[string]bool{}
+	for _, id := range ids {
+		n, ok := r.ids[id]
+		if ok && !seen[r.exec.Calls[n].Tool] {
+			seen[r.exec.Calls[n].Tool] = true
+			names = append(names, r.exec.Calls[n].Tool)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if len(names) > 5 {
+		names, more = names[:5], ", …"
+	}
+	return fmt.Sprintf("not awaited by the program: %s (%s%s); they were awaited at its end: write await, or await Promise.all([...])",
+		count(len(ids), "call"), strings.Join(names, ", "), more)
+}
+
+// blocks makes the content of the answer.
+func (r *run) blocks(e *Execution) []any {
+	var out []any
+	text := func(s string) {
+		if s != "" {
+			out = append(out, tool.TextBlock{Type: "text", Text: s})
+		}
+	}
+	switch {
+	case e.State == Failed:
+		text(r.failureText(e))
+	case e.Undefined:
+		text(undefinedText)
+	default:
+		text(r.valueText(e))
+	}
+	text(consoleText(e.Console))
+	if e.State == Failed {
+		text(notesText(e.Notes))
+	} else {
+		text(strings.TrimSpace(callsText(e.Calls) + "\n" + notesText(e.Notes)))
+	}
+	if h := handleOf(e.Value); h != "" && e.State == Done {
+		r.emit(h)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.emitted {
+		out = append(out, b)
+	}
+	return out
+}
+
+// handleOf gives the handle of a value that is one.
+func handleOf(v json.RawMessage) string {
+	if len(v) == 0 || v[0] != '{' || len(v) > maxSeen {
+		return ""
+	}
+	var h handle
+	if json.Unmarshal(v, &h) != nil || !strings.HasPrefix(h.Handle, "res_") {
+		return ""
+	}
+	switch h.Type {
+	case "image", "audio", "resource":
+		return h.Handle
+	}
+	return ""
+}
+
+// maxConsole is how much of the console the agent is shown, in bytes.
+const maxConsole = 8 << 10
+
+// consoleText shows the console: its head and its tail where it is long.
+func consoleText(lines []Line) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	shown := make([]string, len(lines))
+	total := 0
+	for i, l := range lines {
+		shown[i] = l.Text
+		if l.Level != "log" && l.Level != "info" {
+			shown[i] = l.Level + ": " + l.Text
+		}
+		total += len(shown[i]) + 1
+	}
+	if total <= maxConsole {
+		return "console:\n" + strings.Join(shown, "\n")
+	}
+	all := strings.Join(shown, "\n")
+	head, tail := cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", sizeText(total), count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
+}
+
+func notesText(notes []string) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	const most = 10
+	if len(notes) > most {
+		notes = append(notes[:most:most], fmt.Sprintf("… and %d more", len(notes)-most))
+	}
+	return "note: " + strings.Join(notes, "\nnote: ")
+}
+
+// callsText is the one line on the calls: how many of which, how much they answered, and how long they took from the
+// first to the last.
+func callsText(calls []CallRecord) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	type sum struct {
+		name          string
+		n, bytes, bad int
+		from, to      time.Time
+	}
+	by := map[string]*sum{}
+	var all []*sum
+	for _, c := range calls {
+		s := by[c.Tool]
+		if s == nil {
+			s = &sum{name: c.Tool, from: c.begun}
+			by[c.Tool], all = s, append(all, s)
+		}
+		s.n++
+		s.bytes += c.Bytes
+		if c.Error != "" {
+			s.bad++
+		}
+		if end := c.begun.Add(c.took); end.After(s.to) {
+			s.to = end
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].n > all[j].n })
+	var parts []string
+	for i, s := range all {
+		if i == 12 {
+			parts = append(parts, fmt.Sprintf("and %d more tools", len(all)-i))
+			break
+		}
+		p := cut(s.name, 100)
+		if s.n > 1 {
+			p += fmt.Sprintf(" x%s", group(s.n))
+		}
+		p += fmt.Sprintf(" (%s, %s", sizeText(s.bytes), duration(s.to.Sub(s.from)))
+		if s.bad > 0 {
+			p += fmt.Sprintf(", %d failed", s.bad)
+		}
+		parts = append(parts, p+")")
+	}
+	return count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+}
+
+// broken tells why a program didn't run, or didn't come to its end.
+func (r *run) broken(err error) *Failure {
+	var p *program.Error
+	if errors.As(err, &p) {
+		return &Failure{Kind: p.Kind, Message: p.Error(), Line: p.Line, Column: p.Column, Frame: p.Frame}
+	}
+	if l := limitOf(err); l != nil {
+		return &Failure{Kind: string(tool.Limit), Message: l.Error()}
+	}
+	e := tool.AsError(err)
+	if e == nil {
+		e = tool.Errorf(tool.Internal, "the program ended, and said nothing")
+	}
+	if e.Kind == tool.Internal {
+		r.x.cfg.Log.Error("execution", "execution", r.id, "error", err)
+	}
+	return &Failure{Kind: string(e.Kind), Message: e.Msg}
+}

@@ -1,0 +1,179 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Paths that the executor serves by itself: they are about executions.
+const (
+	resultPath  = "biplane.result"
+	executePath = "biplane.execute"
+	resumePath  = "biplane.resume"
+)
+
+// failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds of package tool,
+// which are about calls that could not be made.
+const failedKind = "failed"
+
+// call takes a call of the program: it begins it, and its answer goes to the guest when it comes.
+func (r *run) call(c *sandbox.GuestCall) error {
+	path := strings.TrimPrefix(c.Path, "tools.")
+	switch path {
+	case resultPath:
+		return r.answerNow(c.ID, func() (json.RawMessage, error) { return r.readResult(c.Args) })
+	case executePath, resumePath:
+		return r.answerNow(c.ID, func() (json.RawMessage, error) {
+			return nil, tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly")
+		})
+	}
+	lim := r.x.cfg.Limits
+	r.mu.Lock()
+	if len(r.exec.Calls) >= lim.Calls {
+		r.refused++
+		refused := r.refused
+		r.mu.Unlock()
+		if refused > maxRefused {
+			return tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", count(lim.Calls, "call"))
+		}
+		return r.answerNow(c.ID, func() (json.RawMessage, error) {
+			return nil, tool.Errorf(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
+		})
+	}
+	n := len(r.exec.Calls)
+	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: short(c.Args), pending: true, begun: time.Now()})
+	r.ids[c.ID] = n
+	r.begin()
+	r.mu.Unlock()
+	r.calls.Go(func() { r.make(n, c, path) })
+	return nil
+}
+
+// maxRefused is how many calls over the limit end the program.
+const maxRefused = 1000
+
+// make makes the n-th call of the program.
+func (r *run) make(n int, c *sandbox.GuestCall, path string) {
+	var res *tool.Result
+	var err error
+	select {
+	case r.slots <- struct{}{}:
+		res, err = r.through(path, c.Args)
+		<-r.slots
+	case <-r.ctx.Done():
+		err = context.Cause(r.ctx)
+	}
+	var value json.RawMessage
+	var failure *sandbox.GuestError
+	size := 0
+	switch {
+	case err != nil:
+		failure = guestError(err)
+	case res.IsError:
+		size = len(res.Raw)
+		failure = &sandbox.GuestError{Kind: failedKind, Message: errorText(res)}
+	case len(res.Raw) > r.x.cfg.Limits.Result:
+		size = len(res.Raw)
+		failure = &sandbox.GuestError{Kind: string(tool.Limit), Message: "the result is " + sizeText(size) + ", more than a program can be given (" +
+			sizeText(r.x.cfg.Limits.Result) + "): ask the tool for less"}
+	default:
+		size = len(res.Raw)
+		if value, err = valueOf(res, r.keep); err != nil {
+			failure, value = guestError(err), nil
+		}
+	}
+	if failure != nil {
+		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
+	}
+	r.mu.Lock()
+	rec := &r.exec.Calls[n]
+	rec.took = time.Since(rec.begun)
+	rec.pending, rec.Bytes, rec.MS = false, size, rec.took.Milliseconds()
+	if failure != nil {
+		rec.Error = failure.Message
+	}
+	r.saw(res)
+	r.mu.Unlock()
+	r.answer(c.ID, value, failure)
+	r.mu.Lock()
+	r.settle()
+	r.mu.Unlock()
+}
+
+// through makes a call through the door. A panic there must not take the program's neighbours along.
+func (r *run) through(path string, args json.RawMessage) (*tool.Result, error) {
+	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal})
+}
+
+func guestError(err error) *sandbox.GuestError {
+	e := tool.AsError(err)
+	return &sandbox.GuestError{Kind: string(e.Kind), Message: cut(e.Msg, maxErrorText)}
+}
+
+// answerNow answers a call that needs no waiting.
+func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
+	v, err := f()
+	if err != nil {
+		e := guestError(err)
+		e.Upstream = "biplane"
+		return r.post(id, nil, e, false)
+	}
+	return r.post(id, v, nil, false)
+}
+
+// answer sends an answer to the guest; when the guest is gone, nobody needs it.
+func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
+	if err := r.post(id, value, failure, true); err != nil {
+		r.x.cfg.Log.Debug("answer to a guest", "execution", r.id, "error", err)
+	}
+}
+
+func (r *run) post(id int64, value json.RawMessage, failure *sandbox.GuestError, wait bool) error {
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: id, Value: value, Error: failure}})
+	if err != nil {
+		return err
+	}
+	return r.stream.send(line, wait)
+}
+
+// keep keeps a content block for emit and readResult, and gives its handle.
+func (r *run) keep(b block, raw json.RawMessage) string {
+	l := &leftover{principal: r.principal.ID, block: raw, data: b.Data}
+	if b.Resource != nil {
+		if l.data = b.Resource.Blob; b.Resource.Text != nil {
+			l.data = *b.Resource.Text
+		}
+	}
+	return r.x.left.keep(l)
+}
+
+// maxSeen is how many bytes of tool results an execution holds to count their tokens.
+const maxSeen = 8 << 20
+
+// saw notes what the agent did not have to read. r.mu is held.
+func (r *run) saw(res *tool.Result) {
+	if res == nil {
+		return
+	}
+	if r.seenBytes+len(res.Raw) <= maxSeen {
+		r.seen = append(r.seen, res.Raw)
+		r.seenBytes += len(res.Raw)
+	} else {
+		r.unseen += len(res.Raw)
+	}
+}
+
+// maxShort is how many bytes of a call's arguments an error text shows.
+const maxShort = 160
+
+func short(args json.RawMessage) string {
+	if len(args) == 0 {
+		return "{}"
+	}
+	return cut(string(args), maxShort)
+}

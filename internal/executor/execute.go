@@ -1,0 +1,232 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// arguments are those of execute.
+type arguments struct {
+	Code     string
+	Language string
+	timeout  time.Duration
+}
+
+// Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text blocks: the value
+// as compact JSON, or the error text; the console lines; one line on the calls; then the blocks that the program
+// emitted. Result.IsError is set when the program failed. Its errors are about the request: the program didn't run.
+func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
+
+func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Parent != "" {
+		return nil, tool.Errorf(tool.Invalid, "a program can't start programs: call the tools directly")
+	}
+	a, err := x.arguments(c.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	r := x.newRun(ctx, c.Principal, a)
+	x.history.begin(r)
+	if !x.start(func() { r.live(a) }) {
+		r.finish(errClosing)
+		return nil, errClosing
+	}
+	res, err := x.await(ctx, r, c.Progress)
+	if err != nil { // whoever asked is gone: so is the program
+		r.cancel(err)
+		<-r.done
+		return nil, err
+	}
+	return res, nil
+}
+
+// Resume is the tool resume: {execution}. It waits for an execution that was still running when execute answered, and
+// gives the same answer as often as it is asked for, while the execution is kept.
+func (x *Executor) Resume() tool.Caller { return tool.CallerFunc(x.resume) }
+
+func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Parent != "" {
+		return nil, tool.Errorf(tool.Invalid, "a program can't resume programs")
+	}
+	fields, err := object(c.Arguments, "resume", "execution")
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	if err := field(fields, "execution", &id, "a string: the id that execute gave"); err != nil {
+		return nil, err
+	}
+	if id == "" {
+		return nil, tool.Errorf(tool.Invalid, "resume: execution is missing: give the id that execute answered with")
+	}
+	r, ok := x.history.get(id)
+	if !ok || r.principal.ID != c.Principal.ID {
+		return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
+			cut(id, 80), span(x.cfg.Limits.KeptFor))
+	}
+	return x.await(ctx, r, c.Progress)
+}
+
+// progressEvery is how often whoever waits is told of progress.
+const progressEvery = 500 * time.Millisecond
+
+// await waits for the end of r, no longer than Config.AnswerWithin. Its error is the end of ctx.
+func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progress)) (*tool.Result, error) {
+	answerBy := time.NewTimer(x.cfg.AnswerWithin)
+	defer answerBy.Stop()
+	var tick <-chan time.Time
+	if progress != nil {
+		t := time.NewTicker(progressEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	var last tool.Progress
+	for {
+		select {
+		case <-r.done:
+			return r.answered, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-answerBy.C:
+			return r.goesOn()
+		case <-tick:
+			if p := r.progress(); p != last {
+				progress(p)
+				last = p
+			}
+		}
+	}
+}
+
+// progress says how far the calls are.
+func (r *run) progress() tool.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.exec.State == Queued {
+		return tool.Progress{Message: "waiting for its turn"}
+	}
+	var done int
+	var pending []string
+	for i := range r.exec.Calls {
+		if c := &r.exec.Calls[i]; !c.pending {
+			done++
+		} else if len(pending) < 3 {
+			pending = append(pending, c.Tool)
+		}
+	}
+	msg := count(done, "call") + " done"
+	if n := len(r.exec.Calls) - done; n > 0 {
+		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
+		if n > len(pending) {
+			msg += ", …"
+		}
+	}
+	return tool.Progress{Done: float64(done), Message: msg}
+}
+
+// goesOn is the answer of an execution that takes longer than a client waits.
+func (r *run) goesOn() (*tool.Result, error) {
+	r.mu.Lock()
+	state := r.exec.State
+	r.mu.Unlock()
+	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
+		duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
+	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
+}
+
+func (r *run) meta(s State) map[string]any {
+	return map[string]any{"biplane.dev/execution": map[string]any{"id": r.id, "state": s}}
+}
+
+// arguments reads the arguments of execute, strictly.
+func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
+	var a arguments
+	fields, err := object(raw, "execute", "code", "language", "session", "timeout_seconds")
+	if err != nil {
+		return a, err
+	}
+	lim := x.cfg.Limits
+	var session string
+	seconds := lim.Timeout.Seconds()
+	if err := errors.Join(
+		field(fields, "code", &a.Code, "a string: the text of the program"),
+		field(fields, "language", &a.Language, "a string: \"typescript\" or \"javascript\""),
+		field(fields, "session", &session, "a string"),
+		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
+	); err != nil {
+		return a, tool.AsError(err)
+	}
+	language, ok := languages[strings.ToLower(strings.TrimSpace(a.Language))]
+	switch {
+	case strings.TrimSpace(a.Code) == "":
+		return a, tool.Errorf(tool.Invalid, "execute: code is missing: give the text of a program, for example {\"code\": \"return 1 + 1\"}")
+	case len(a.Code) > lim.Code:
+		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", sizeText(len(a.Code)), sizeText(lim.Code))
+	case !ok:
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default) or \"javascript\"", cut(a.Language, 40))
+	case session != "":
+		return a, tool.Errorf(tool.Invalid, "execute: session %q: sessions aren't available yet, every program starts afresh: leave session out and do all of the job in one program", cut(session, 40))
+	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
+		return a, tool.Errorf(tool.Invalid, "execute: timeout_seconds must be more than 0 and at most %g", lim.MaxTimeout.Seconds())
+	}
+	a.Language = language
+	a.timeout = time.Duration(seconds * float64(time.Second))
+	return a, nil
+}
+
+// languages are the names that agents use for what the engine runs.
+var languages = map[string]string{
+	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
+	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript", "ecmascript": "javascript",
+}
+
+// object reads the arguments of one of our tools; keys that it doesn't know are errors.
+func object(raw json.RawMessage, name string, known ...string) (map[string]json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return fields, nil
+	}
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		return nil, tool.Errorf(tool.Invalid, "%s takes an object with %s", name, strings.Join(known, ", "))
+	}
+	var unknown []string
+	for k := range fields {
+		if !contains(known, k) {
+			unknown = append(unknown, fmt.Sprintf("%q", cut(k, 40)))
+		}
+	}
+	if len(unknown) > 0 {
+		sort.Strings(unknown)
+		return nil, tool.Errorf(tool.Invalid, "%s: unknown argument %s: it takes %s", name, strings.Join(unknown[:min(len(unknown), 5)], ", "), strings.Join(known, ", "))
+	}
+	return fields, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// field reads one argument; a missing one, or null, leaves v as it is.
+func field[T any](fields map[string]json.RawMessage, name string, v *T, want string) error {
+	raw, ok := fields[name]
+	if !ok || string(raw) == "null" {
+		return nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, cut(string(raw), 60))
+	}
+	return nil
+}

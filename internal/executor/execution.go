@@ -1,0 +1,90 @@
+package executor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// State says how far an execution is.
+type State string
+
+// The states of an execution.
+const (
+	Queued  State = "queued"  // waiting for its turn
+	Running State = "running" // under way
+	Done    State = "done"    // it ended well
+	Failed  State = "failed"  // it ended with an error
+)
+
+// An Execution is one run of a program, in the shape that `biplane run --json` prints.
+type Execution struct {
+	ID      string          `json:"execution"`
+	State   State           `json:"state"`
+	Value   json.RawMessage `json:"value"` // null when there is none
+	Error   *Failure        `json:"error"`
+	Console []Line          `json:"console"`
+	Calls   []CallRecord    `json:"calls"`
+	Notes   []string        `json:"notes,omitempty"` // what the agent should know: calls never awaited, doubts about the program
+	Tier    tool.Tier       `json:"tier"`
+	Session string          `json:"session"`
+	MS      int64           `json:"ms"`     // wall time so far
+	Tokens  Tokens          `json:"tokens"` // filled in by Count
+
+	Undefined bool           `json:"-"` // the program ended well, without a value
+	Principal tool.Principal `json:"-"`
+	Started   time.Time      `json:"-"`
+
+	run *run
+}
+
+// A Failure is why a program failed.
+type Failure struct {
+	// Kind is a tool.Kind for what a tool or a limit did ("failed" where a tool ran and reported failure); else
+	// "syntax", "check", "language", "empty" (the text is no program), "exception" (the program threw) or "stalled"
+	// (it waited for what can't come).
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Line    int    `json:"line,omitempty"`   // in the agent's own text, from 1
+	Column  int    `json:"column,omitempty"` // in characters, from 1
+	Frame   string `json:"frame,omitempty"`  // the lines around it
+}
+
+// A Line is one line that the program logged.
+type Line struct {
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}
+
+// A CallRecord is one call that a program made.
+type CallRecord struct {
+	Tool  string `json:"tool"`            // the path, as the program named it
+	MS    int64  `json:"ms"`              // wall time, queueing included
+	Bytes int    `json:"bytes"`           // of the result
+	Error string `json:"error,omitempty"` // empty when it went well
+
+	args    string // the beginning of the arguments
+	pending bool   // not answered
+	begun   time.Time
+	took    time.Duration
+}
+
+// Tokens is what the agent was spared, counted by o200k_base: for other models an estimate.
+type Tokens struct {
+	Returned int `json:"returned"` // of the answer
+	KeptOut  int `json:"kept_out"` // of tool results that the agent would have read, had it made the calls itself
+}
+
+// Count fills in Tokens. It is the first to load the tokenizer's tables, and reads every result the program saw, so
+// it is for those who want the figures; a second Count costs nothing.
+func (e *Execution) Count() (Tokens, error) {
+	if e.run == nil {
+		return e.Tokens, nil
+	}
+	t, err := e.run.countTokens()
+	if err == nil {
+		e.Tokens = t
+	}
+	return t, err
+}

@@ -1,0 +1,224 @@
+// Package executor runs programs: it implements the tools execute and resume as tool.Callers.
+//
+// A program is prepared (package program), gets a fresh sandbox, and talks to the Executor over the guest protocol
+// (package sandbox). Every call that it makes goes back through the door, in the name of whoever sent the program,
+// many at once. The agent gets the value, the console lines and one line on the calls; never an intermediate result.
+//
+// An execution belongs to the Executor, not to the request that began it: execute answers within Config.AnswerWithin
+// whatever happens, and resume waits for the rest. What an execution leaves (its answer, values that were too large to
+// show, images) is kept in bounded stores, for the principal that made it only.
+package executor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are *program.Error where the text
+// is wrong.
+type Preparer interface {
+	Prepare(source, language string) (*program.Program, error)
+}
+
+// Limits bound executions. A zero field means its default.
+type Limits struct {
+	Memory       int64         // bytes a program may hold; default is the driver's
+	CPU          time.Duration // CPU time of a program; default is the driver's
+	Timeout      time.Duration // a program's own time where it asks for none: CPU and timers, not the time of tools; default 60 s
+	MaxTimeout   time.Duration // the most that timeout_seconds may ask for; default 10 min
+	Total        time.Duration // wall time of an execution, all in; default 1 h
+	Calls        int           // calls of one execution; default 1,000
+	Concurrency  int           // calls of one execution under way at once, the others queue; default 128
+	Executions   int           // executions under way at once, the others queue; default 64
+	Queue        int           // executions waiting; default 1,000
+	Code         int           // bytes of a program's text; default 1 MiB
+	Message      int           // bytes of one message of a program: its value, or the arguments of one call; default 16 MiB
+	Result       int           // bytes of one tool result; default 32 MiB
+	Console      int           // bytes of console lines kept; default 256 KiB
+	OutputTokens int           // tokens of a value that the agent is shown; default 6,000
+	Kept         int           // finished executions kept; default 256
+	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 256 MiB
+	KeptFor      time.Duration // how long; default 1 h
+}
+
+// Config makes an Executor. Driver, Door and Programs must be set.
+type Config struct {
+	Driver       sandbox.Driver
+	Door         func() tool.Caller       // the newest gateway; asked for each call of a program
+	Programs     Preparer                 //
+	Files        func() map[string]string // the read-only files of a program, path (as "tools/github/index.ts") to content; may be nil
+	Limits       Limits
+	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
+	Log          *slog.Logger     // default slog.Default()
+	Now          func() time.Time // default time.Now
+}
+
+// An Executor runs programs. Close it to stop them.
+type Executor struct {
+	cfg     Config
+	caps    func() (sandbox.Capabilities, error) // of the driver, asked once
+	queue   *queue
+	left    *leftovers
+	history *history
+	tokens  *counter
+
+	ctx    context.Context // done when Close begins
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex // guards closed against the start of an execution
+	closed bool
+	wg     sync.WaitGroup // one for each execution
+}
+
+// New makes an Executor.
+func New(cfg Config) (*Executor, error) {
+	switch {
+	case cfg.Driver == nil:
+		return nil, errors.New("executor: no driver")
+	case cfg.Door == nil:
+		return nil, errors.New("executor: no door")
+	case cfg.Programs == nil:
+		return nil, errors.New("executor: nothing prepares programs")
+	}
+	cfg.Limits = cfg.Limits.complete()
+	if cfg.AnswerWithin <= 0 {
+		cfg.AnswerWithin = 50 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	x := &Executor{
+		cfg:     cfg,
+		queue:   newQueue(cfg.Limits.Executions, cfg.Limits.Queue),
+		left:    newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		history: newHistory(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
+		tokens:  &counter{},
+	}
+	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	x.caps = sync.OnceValues(func() (sandbox.Capabilities, error) { return cfg.Driver.Probe(x.ctx) })
+	return x, nil
+}
+
+var errClosing = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the program was stopped"}
+
+// Close stops all executions and waits until they are gone.
+func (x *Executor) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.cancel(errClosing)
+	x.wg.Wait()
+	return nil
+}
+
+// start runs f in a goroutine that Close waits for; false when closed.
+func (x *Executor) start(f func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.wg.Go(f)
+	return true
+}
+
+// Execution gives an execution that is running or still kept. It is a copy.
+func (x *Executor) Execution(id string) (*Execution, bool) {
+	r, ok := x.history.get(id)
+	if !ok {
+		return nil, false
+	}
+	return r.snapshot(), true
+}
+
+func (l Limits) complete() Limits {
+	def(&l.Timeout, time.Minute)
+	def(&l.MaxTimeout, 10*time.Minute)
+	def(&l.Total, time.Hour)
+	def(&l.Calls, 1000)
+	def(&l.Concurrency, 128)
+	def(&l.Executions, 64)
+	def(&l.Queue, 1000)
+	def(&l.Code, 1<<20)
+	def(&l.Message, 16<<20)
+	def(&l.Result, 32<<20)
+	def(&l.Console, 256<<10)
+	def(&l.OutputTokens, 6000)
+	def(&l.Kept, 256)
+	def(&l.KeptBytes, 256<<20)
+	def(&l.KeptFor, time.Hour)
+	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
+	return l
+}
+
+func def[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// newID makes a name that can't be guessed.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:20]) }
+
+// duration writes a time for people.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// span writes how long something is kept.
+func span(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0 && d > 0:
+		return count(int(d/time.Hour), "hour")
+	case d%time.Minute == 0 && d > 0:
+		return count(int(d/time.Minute), "minute")
+	}
+	return d.String()
+}
+
+// sizeText writes a number of bytes for people.
+func sizeText(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.3g KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%s %ss", group(n), noun)
+}
+
+// group writes a number with commas.
+func group(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

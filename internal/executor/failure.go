@@ -1,0 +1,135 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Kinds of failures that are the program's own.
+const (
+	exceptionKind = "exception" // it threw, and did not catch
+	stalledKind   = "stalled"   // it waits for what can't come
+)
+
+// limitOf finds the limit that ended a guest.
+func limitOf(err error) *sandbox.LimitError {
+	var l *sandbox.LimitError
+	errors.As(err, &l)
+	return l
+}
+
+// thrown tells what a program threw, at its place in the agent's own text.
+func (r *run) thrown(g *sandbox.GuestError) *Failure {
+	f := &Failure{Kind: exceptionKind, Message: g.Message}
+	switch {
+	case g.Kind != "":
+		f.Kind = g.Kind
+	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"):
+		f.Kind, f.Message = string(tool.Limit), "the program reached its memory limit: hold less at a time"
+	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"):
+		f.Kind, f.Message = string(tool.Limit), "the program reached its stack limit: recurse less deeply, or use a loop"
+	}
+	if g.Name != "" && f.Kind != stalledKind && f.Kind != string(tool.Limit) {
+		f.Message = g.Name + ": " + f.Message
+	}
+	if g.Upstream != "" && g.Tool != "" {
+		f.Message += " (from " + g.Upstream + "." + g.Tool + ")"
+	}
+	if r.program == nil {
+		return f
+	}
+	if line, col, ok := r.program.Locate(g.Stack); ok {
+		f.Line, f.Column, f.Frame = line, col, r.program.Frame(line, col)
+	}
+	return f
+}
+
+// failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.
+func (r *run) failureText(e *Execution) string {
+	f := e.Error
+	var b strings.Builder
+	b.WriteString(cut(f.Message, 32<<10))
+	if f.Line > 0 && f.Frame != "" && !strings.Contains(f.Message, f.Frame) {
+		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
+	}
+	if h := hint(f.Message); h != "" {
+		b.WriteString("\n\nhint: " + h)
+	}
+	if len(e.Calls) > 0 {
+		b.WriteString("\n\n" + callsMade(e.Calls))
+	}
+	return b.String()
+}
+
+// maxListed is how many calls an error text names one by one.
+const maxListed = 20
+
+// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did.
+func callsMade(calls []CallRecord) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(calls)))
+	for i, c := range calls {
+		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
+			if i == maxListed*3/4 {
+				fmt.Fprintf(&b, "\n… %s more", group(len(calls)-maxListed))
+			}
+			continue
+		}
+		outcome := fmt.Sprintf("ok (%s, %s)", sizeText(c.Bytes), duration(c.took))
+		if c.Error != "" {
+			first, _, _ := strings.Cut(c.Error, "\n")
+			outcome = "failed: " + cut(first, 200)
+			if strings.HasPrefix(c.Error, "canceled") || strings.HasPrefix(c.Error, "timed out") {
+				outcome = cut(first, 200) + " (whether it took effect is not known)"
+			}
+		}
+		fmt.Fprintf(&b, "\n- %s %s -> %s", cut(c.Tool, 100), c.args, outcome)
+	}
+	return b.String()
+}
+
+func countWas(n int) string {
+	if n == 1 {
+		return "1 call was"
+	}
+	return group(n) + " calls were"
+}
+
+var notDefined = regexp.MustCompile(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)
+
+// absent are the names that programs expect from elsewhere, and what there is instead.
+var absent = map[string]string{
+	"fetch":          "fetch is not available: programs reach the outside through tools only. search(\"...\") finds one",
+	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds one",
+	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one",
+	"axios":          "packages are not available: programs reach the outside through tools only. search(\"...\") finds one",
+	"require":        "require is not available: packages can't be loaded; tools are globals (github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
+	"module":         "there is no module object: return the value, or export default a function",
+	"exports":        "there is no exports object: return the value, or export default a function",
+	"process":        "process is not available: there are no environment variables, arguments or exit codes; pass what is needed in the program's text, and return the result",
+	"Deno":           "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
+	"Bun":            "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
+	"Buffer":         "Buffer is not available: use atob and btoa for base64, TextEncoder and TextDecoder for text, Uint8Array for bytes",
+	"window":         "there is no window: use globalThis",
+	"document":       "there is no document: programs don't run in a browser",
+	"global":         "use globalThis",
+	"fs":             "files are read with import { readFile, readdir } from \"node:fs/promises\"",
+	"__dirname":      "files are those below ./tools: import { readdir } from \"node:fs/promises\"",
+}
+
+// hint says what to do about an error that programs often make.
+func hint(message string) string {
+	m := notDefined.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	if h, ok := absent[m[1]]; ok {
+		return h
+	}
+	return m[1] + " is no variable of the program and no upstream. Each program starts afresh: nothing of an earlier one lives on. search(\"...\") finds tools"
+}

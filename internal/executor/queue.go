@@ -1,0 +1,104 @@
+package executor
+
+import (
+	"context"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A queue bounds how many executions are under way. Where they wait, principals take turns, so that one with a
+// hundred programs doesn't keep another's only one waiting.
+type queue struct {
+	max int // waiting at most
+
+	mu      sync.Mutex
+	free    int
+	waiting map[string][]chan struct{} // by principal, in order of arrival
+	turn    []string                   // principals that wait, whose turn is next first
+	length  int
+}
+
+func newQueue(slots, waiting int) *queue {
+	return &queue{max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
+}
+
+// enter waits for a slot until ctx is done. A nil error means that leave must follow.
+func (q *queue) enter(ctx context.Context, principal string) error {
+	q.mu.Lock()
+	if q.free > 0 {
+		q.free--
+		q.mu.Unlock()
+		return nil
+	}
+	if q.length >= q.max {
+		q.mu.Unlock()
+		return tool.Errorf(tool.Limit, "%d programs are waiting to run already: try again later", q.length)
+	}
+	c := make(chan struct{})
+	if len(q.waiting[principal]) == 0 {
+		q.turn = append(q.turn, principal)
+	}
+	q.waiting[principal] = append(q.waiting[principal], c)
+	q.length++
+	q.mu.Unlock()
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.forget(principal, c) {
+		q.next() // the slot came at the same moment: pass it on
+	}
+	return context.Cause(ctx)
+}
+
+// leave gives the slot back.
+func (q *queue) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.next()
+}
+
+// next hands a free slot to whoever's turn it is. q.mu is held.
+func (q *queue) next() {
+	if len(q.turn) == 0 {
+		q.free++
+		return
+	}
+	p := q.turn[0]
+	q.turn = q.turn[1:]
+	first := q.waiting[p][0]
+	if rest := q.waiting[p][1:]; len(rest) > 0 {
+		q.waiting[p] = rest
+		q.turn = append(q.turn, p)
+	} else {
+		delete(q.waiting, p)
+	}
+	q.length--
+	close(first)
+}
+
+// forget takes c out and reports whether it was still waiting. q.mu is held.
+func (q *queue) forget(principal string, c chan struct{}) bool {
+	for i, w := range q.waiting[principal] {
+		if w != c {
+			continue
+		}
+		q.waiting[principal] = append(q.waiting[principal][:i], q.waiting[principal][i+1:]...)
+		q.length--
+		if len(q.waiting[principal]) == 0 {
+			delete(q.waiting, principal)
+			for j, p := range q.turn {
+				if p == principal {
+					q.turn = append(q.turn[:j], q.turn[j+1:]...)
+					break
+				}
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxErrorText is the longest text of a tool's failure that a program gets, in bytes.
+const maxErrorText = 16 << 10
+
+// A block is what matters of a content block (MCP ContentBlock).
+type block struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Data     string `json:"data"`
+	MimeType string `json:"mimeType"`
+	Resource *struct {
+		URI      string  `json:"uri"`
+		MimeType string  `json:"mimeType"`
+		Text     *string `json:"text"`
+		Blob     string  `json:"blob"`
+	} `json:"resource"`
+}
+
+// valueOf gives what a tool's result is inside a program, as one line of JSON: structuredContent; else text that is
+// wholly a JSON object or array, as that; else the text; several blocks as an array. Images, audio and resources are
+// handles, which keep keeps.
+func valueOf(r *tool.Result, keep func(block, json.RawMessage) string) (json.RawMessage, error) {
+	var media, all []json.RawMessage
+	for _, raw := range r.Content {
+		var b block
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return nil, tool.Errorf(tool.Internal, "the tool's answer has a content block that is no object: %w", err)
+		}
+		v, isMedia, err := blockValue(b, raw, keep)
+		if err != nil {
+			return nil, err
+		}
+		if isMedia {
+			media = append(media, v)
+		}
+		all = append(all, v)
+	}
+	switch {
+	case r.Structured != nil:
+		return withMedia(r.Structured, media)
+	case len(all) == 0:
+		return json.RawMessage("null"), nil
+	case len(all) == 1:
+		return all[0], nil
+	}
+	return joinArray(all), nil
+}
+
+// blockValue gives what one content block is, and whether it is a handle.
+func blockValue(b block, raw json.RawMessage, keep func(block, json.RawMessage) string) (v json.RawMessage, media bool, err error) {
+	switch {
+	case b.Type == "text":
+		return textValue(b.Text), false, nil
+	case (b.Type == "image" || b.Type == "audio") && b.Data != "":
+		v, err = tool.Marshal(handle{Type: b.Type, MimeType: b.MimeType, Size: decodedSize(b.Data), Handle: keep(b, raw)})
+		return v, true, err
+	case b.Type == "resource" && b.Resource != nil:
+		h := handle{Type: b.Type, URI: b.Resource.URI, MimeType: b.Resource.MimeType, Handle: keep(b, raw)}
+		if t := b.Resource.Text; t != nil {
+			h.Text, h.Size = t, len(*t)
+		} else {
+			h.Size = decodedSize(b.Resource.Blob)
+		}
+		v, err = tool.Marshal(h)
+		return v, true, err
+	}
+	v, err = compact(raw) // resource links, and kinds that are not known here
+	return v, false, err
+}
+
+// A handle stands for a content block inside a program.
+type handle struct {
+	Type     string  `json:"type"`
+	URI      string  `json:"uri,omitempty"`
+	MimeType string  `json:"mimeType,omitempty"`
+	Size     int     `json:"size"`
+	Text     *string `json:"text,omitempty"`
+	Handle   string  `json:"handle"`
+}
+
+func decodedSize(base64 string) int { return len(strings.TrimRight(base64, "=")) * 3 / 4 }
+
+// textValue gives text as JSON: itself where it is wholly an object or an array, else a string.
+func textValue(s string) json.RawMessage {
+	t := strings.TrimSpace(s)
+	if t != "" && (t[0] == '{' || t[0] == '[') {
+		if v, err := compact(json.RawMessage(t)); err == nil {
+			return v
+		}
+	}
+	v, err := tool.Marshal(s)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return v
+}
+
+// withMedia gives structured content; where an object came with images or the like, they are added to it, so that
+// they are not lost.
+func withMedia(structured json.RawMessage, media []json.RawMessage) (json.RawMessage, error) {
+	v, err := compact(structured)
+	if err != nil || len(media) == 0 || v[0] != '{' {
+		return v, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(v, &fields); err != nil {
+		return nil, err
+	}
+	name := "content"
+	for fields[name] != nil {
+		name = "_" + name
+	}
+	out := append(json.RawMessage{}, v[:len(v)-1]...)
+	if len(fields) > 0 {
+		out = append(out, ',')
+	}
+	out = append(append(out, '"'), name...)
+	return append(append(append(out, `":`...), joinArray(media)...), '}'), nil
+}
+
+func joinArray(all []json.RawMessage) json.RawMessage {
+	out := json.RawMessage{'['}
+	for i, v := range all {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']')
+}
+
+// compact gives JSON in one line; numbers stay as they are written.
+func compact(raw json.RawMessage) (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.Grow(len(raw))
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, tool.Errorf(tool.Internal, "the tool's answer is not JSON: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// errorText gives what a tool that reported failure said.
+func errorText(r *tool.Result) string {
+	var parts []string
+	for _, raw := range r.Content {
+		var b block
+		if json.Unmarshal(raw, &b) == nil && b.Type == "text" && strings.TrimSpace(b.Text) != "" {
+			parts = append(parts, strings.TrimSpace(b.Text))
+		}
+	}
+	text := strings.Join(parts, "\n")
+	if text == "" && r.Structured != nil {
+		text = string(r.Structured)
+	}
+	if text == "" {
+		text = "the tool reported a failure and said nothing about it"
+	}
+	return cut(text, maxErrorText)
+}
+
+// cut gives at most n bytes of s, whole characters, and says that it did.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
