@@ -117,6 +117,9 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + e.Msg}
 		}
+		if e := lacking(err, req); e != nil {
+			return nil, e
+		}
 		return s.failure(req, err)
 	}
 	if res == nil || !json.Valid(res.Raw) || bytes.TrimSpace(res.Raw)[0] != '{' {

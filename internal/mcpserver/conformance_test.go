@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -80,13 +81,32 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	return s
 }
 
+// suite runs the MCP conformance suite against url and gives what it prints; err says that it failed.
+func suite(t *testing.T, url, expected string, args ...string) (string, error) {
+	t.Helper()
+	node, index := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
+	dir := t.TempDir()
+	if keep := os.Getenv("BIPLANE_CONFORMANCE_RESULTS"); keep != "" {
+		dir = filepath.Join(keep, t.Name())
+	}
+	args = append([]string{index, "server", "--url", url, "--expected-failures", expected, "--output-dir", dir}, args...)
+	cmd := exec.CommandContext(t.Context(), node, args...)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err == nil && !bytes.Contains(out, []byte("SUMMARY")) {
+		err = errors.New("the suite ran nothing")
+	}
+	return string(out), err
+}
+
 // TestConformance runs the MCP conformance suite's scenarios for servers, in both eras. What may fail is in
 // testdata/conformance, with the reason; the suite fails for what is not there and fails, and for what is there and passes.
+// BIPLANE_CONFORMANCE_RESULTS names a folder to keep the suite's own results in.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
+	peertest.Node(t)
 	s := behind(t, mcp.Config{Name: "everything", Command: everythingServer(t)})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.Handler())
@@ -98,19 +118,42 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(node, suite, "server", "--url", srv.URL+"/mcp", "--suite", "all", "--spec-version", revision,
-				"--expected-failures", expected, "--output-dir", filepath.Join(t.TempDir(), "results"))
-			cmd.Dir = t.TempDir()
-			out, err := cmd.CombinedOutput()
-			if dir := os.Getenv("BIPLANE_CONFORMANCE_OUT"); dir != "" {
-				if err := os.WriteFile(filepath.Join(dir, revision+".txt"), out, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err != nil || !bytes.Contains(out, []byte("SUMMARY")) {
-				t.Fatalf("%v\n%s", err, tail(string(out), 120))
+			reasons(t, expected)
+			if out, err := suite(t, srv.URL+"/mcp", expected, "--suite", "all", "--spec-version", revision); err != nil {
+				t.Fatalf("%v\n%s", err, tail(out, 120))
 			}
 		})
+	}
+	// The check can fail, in both ways.
+	for name, c := range map[string]struct{ scenario, expected, complaint string }{
+		"unexpected failure": {"prompts-list", "server: []\n", "Unexpected failures"},
+		"stale expectation":  {"ping", "server:\n  - ping\n", "Stale baseline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "expected.yaml")
+			if err := os.WriteFile(file, []byte(c.expected), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := suite(t, srv.URL+"/mcp", file, "--scenario", c.scenario, "--spec-version", "2025-11-25")
+			if err == nil || !strings.Contains(out, c.complaint) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// reasons checks that each expected failure says why it is one.
+func reasons(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		_, why, _ := strings.Cut(line, " # ")
+		if strings.HasPrefix(strings.TrimSpace(line), "- ") && len(strings.TrimSpace(why)) < 10 {
+			t.Errorf("%s: no reason: %s", filepath.Base(file), line)
+		}
 	}
 }
 

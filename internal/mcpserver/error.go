@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -18,6 +19,7 @@ const MetaError = "biplane.dev/error"
 //
 //	tool not known            JSON-RPC -32602 (in callTool, which knows whether it is)
 //	arguments not an object   JSON-RPC -32602
+//	client lacks a capability JSON-RPC -32021 (in lacking)
 //	every other kind          isError, its message as text and its kind in _meta
 //	no kind, or internal      isError; what only the log may hold stays there
 func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
@@ -41,4 +43,26 @@ func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error
 func written(err error) bool {
 	var e *tool.Error
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
+}
+
+// lacking gives the error of an upstream whose tool needs a capability that the client didn't declare, as it came
+// (2026-07-28, MissingRequiredClientCapabilityError). Where the client declared it, it is Biplane that doesn't pass it on,
+// and the error is none of the client's.
+func lacking(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !modern(req.ProtocolVersion()) {
+		return nil
+	}
+	required, ok := members(wire.Data)
+	if !ok {
+		return nil
+	}
+	required, _ = members(field(wire.Data, required, "requiredCapabilities"))
+	declared, _ := req.Params.GetMeta()[mcp.MetaKeyClientCapabilities].(map[string]any)
+	for _, m := range required {
+		if _, ok := declared[m.key]; !ok {
+			return wire
+		}
+	}
+	return nil
 }

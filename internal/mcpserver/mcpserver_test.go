@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -303,6 +305,24 @@ func TestLog(t *testing.T) {
 		}
 		if strings.Join(got, " ") != `"info" "error"` {
 			t.Errorf("logged %v", got)
+		}
+	})
+}
+
+func TestLackingCapability(t *testing.T) {
+	d := newDoor()
+	wire := &jsonrpc.Error{Code: -32021, Message: "needs sampling", Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{"x":9007199254740993}}}`)}
+	d.handle("up.echo", func(context.Context, *tool.Call) (*tool.Result, error) {
+		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "up.echo failed: needs sampling", Err: wire}
+	})
+	peers(t, config(d, mcpserver.Code), func(t *testing.T, p peer, version string) {
+		res, _ := p.call(t, "tools/call", `{"name":"up_echo"}`)
+		if version < "2026" {
+			if !strings.Contains(res, `"isError":true`) {
+				t.Errorf("before 2026-07-28: %s", res)
+			}
+		} else if got := string(fieldOf(t, res, "error")); got != `{"code":-32021,"message":"needs sampling","data":`+string(wire.Data)+`}` {
+			t.Errorf("error: %s", got)
 		}
 	})
 }
