@@ -1,0 +1,325 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// job is what the agents are asked to do.
+const job = `Find the inactive customers among our 100 and deactivate them, with the reason "inactive". A customer is inactive if the ` +
+	`account is active, nobody has logged in since 1 January 2026, and the newest order is older than that as well. ` +
+	`Tell me how many there were, and their names.`
+
+// program is what an agent that writes programs submits, having read what search found.
+const program = `const since = "2026-01-01";
+const first = await crm.list_customers({ status: "active", per_page: 50 });
+const more = await Promise.all(Array.from({ length: Math.ceil(first.total / 50) - 1 }, (_, i) =>
+  crm.list_customers({ status: "active", per_page: 50, page: i + 2 })));
+const quiet = [first, ...more].flatMap((p) => p.customers).filter((c) => c.last_login_at < since);
+const profiles = await Promise.all(quiet.map((c) => crm.get_customer({ id: c.id })));
+const inactive = profiles.filter((c) => !c.orders.last_order_at || c.orders.last_order_at < since);
+await Promise.all(inactive.map((c) => accounts.deactivate_customer({ id: c.id, reason: "inactive" })));
+return { checked: first.total, deactivated: inactive.map((c) => c.name) };`
+
+// query is what that agent searches for.
+const query = "list customers, get a customer with last login and orders, deactivate a customer"
+
+// An agent does the job through a client, and keeps count of what a model in its place would read and write. It makes
+// the choices that a model would; what it does not know it asks the tools.
+type agent struct {
+	client *client
+	count  func(string) int
+	way    Way
+	defs   []definition
+}
+
+// begin reads the tools, as client software does before the first turn.
+func (a *agent) begin(ctx context.Context) error {
+	defs, err := a.client.tools(ctx)
+	if err != nil {
+		return err
+	}
+	a.defs = defs
+	for _, d := range defs {
+		text, err := tool.Marshal(d)
+		if err != nil {
+			return err
+		}
+		a.way.Tokens.Definitions += a.count(string(text))
+	}
+	a.way.Tools = len(defs)
+	a.way.Tokens.Job = a.count(job)
+	return nil
+}
+
+// context is how much the model has in front of it.
+func (w *Way) context() int {
+	t := w.Tokens
+	return t.Definitions + t.Job + t.Calls + t.Results + t.Answer
+}
+
+// turn is one round of the model: it reads all that came before, writes calls, which are made at once, and what they
+// answer is added to what it reads next.
+func (a *agent) turn(ctx context.Context, calls ...call) ([]string, error) {
+	a.way.Turns++
+	a.way.Tokens.Read += a.way.context()
+	for _, k := range calls {
+		text, err := tool.Marshal(k)
+		if err != nil {
+			return nil, err
+		}
+		n := a.count(string(text))
+		a.way.Tokens.Calls += n
+		a.way.Tokens.Written += n
+		a.way.Calls++
+	}
+	start := time.Now()
+	texts, err := a.together(ctx, calls)
+	a.way.took += time.Since(start)
+	for _, t := range texts {
+		a.way.Tokens.Results += a.count(t)
+	}
+	return texts, err
+}
+
+func (a *agent) together(ctx context.Context, calls []call) ([]string, error) {
+	texts := make([]string, len(calls))
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i, k := range calls {
+		wg.Go(func() { texts[i], errs[i] = a.client.call(ctx, k) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// finish is the last turn: the model writes its answer.
+func (a *agent) finish(names []string) {
+	a.way.Turns++
+	a.way.Tokens.Read += a.way.context()
+	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names), strings.Join(names, ", "))
+	a.way.Tokens.Answer = a.count(text)
+	a.way.Tokens.Written += a.way.Tokens.Answer
+}
+
+// named finds the listed name of an upstream's tool.
+func (a *agent) named(upstream, name string) (string, error) {
+	for _, d := range a.defs {
+		if strings.HasPrefix(d.Name, upstream) && strings.HasSuffix(d.Name, name) {
+			return d.Name, nil
+		}
+	}
+	return "", fmt.Errorf("%s.%s is not among the %d tools listed", upstream, name, len(a.defs))
+}
+
+// calls makes calls of one tool, one for each of args.
+func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
+	listed, err := a.named(upstream, name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]call, len(args))
+	for i, v := range args {
+		raw, err := tool.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = call{listed, raw}
+	}
+	return out, nil
+}
+
+// use makes calls of one tool: all in one turn where the model calls in parallel, else each in a turn of its own.
+func (a *agent) use(ctx context.Context, parallel bool, upstream, name string, args ...any) ([]string, error) {
+	calls, err := a.calls(upstream, name, args...)
+	if err != nil {
+		return nil, err
+	}
+	if parallel && len(calls) > 0 {
+		return a.turn(ctx, calls...)
+	}
+	var all []string
+	for _, k := range calls {
+		texts, err := a.turn(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, texts...)
+	}
+	return all, nil
+}
+
+type pageArgs struct {
+	Status  string `json:"status"`
+	PerPage int    `json:"per_page"`
+	Page    int    `json:"page,omitempty"`
+}
+
+type reasonArgs struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// toolByTool does the job with the tools themselves. It looks only at those customers in detail who may be inactive by
+// what the list says, and asks for the largest pages.
+func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	type page struct {
+		Customers []customer `json:"customers"`
+		Total     int        `json:"total"`
+	}
+	const size = 50
+	texts, err := a.use(ctx, parallel, "crm", "list_customers", pageArgs{"active", size, 0})
+	if err != nil {
+		return err
+	}
+	first, err := parseAll[page](texts)
+	if err != nil {
+		return err
+	}
+	var rest []any
+	for n := 2; (n-1)*size < first[0].Total; n++ {
+		rest = append(rest, pageArgs{"active", size, n})
+	}
+	if texts, err = a.use(ctx, parallel, "crm", "list_customers", rest...); err != nil {
+		return err
+	}
+	pages, err := parseAll[page](texts)
+	if err != nil {
+		return err
+	}
+	var quiet []any
+	for _, p := range append(first, pages...) {
+		for _, c := range p.Customers {
+			if c.LastLogin < stamp(cutoff) {
+				quiet = append(quiet, byID{c.ID})
+			}
+		}
+	}
+	if texts, err = a.use(ctx, parallel, "crm", "get_customer", quiet...); err != nil {
+		return err
+	}
+	profiles, err := parseAll[profile](texts)
+	if err != nil {
+		return err
+	}
+	var inactive []any
+	var names []string
+	for _, p := range profiles {
+		if at := p.Orders.LastOrderAt; at == nil || *at < stamp(cutoff) {
+			inactive = append(inactive, reasonArgs{p.ID, "inactive"})
+			names = append(names, p.Name)
+		}
+	}
+	if _, err = a.use(ctx, parallel, "accounts", "deactivate_customer", inactive...); err != nil {
+		return err
+	}
+	a.finish(names)
+	return nil
+}
+
+func parseAll[T any](texts []string) ([]T, error) {
+	out := make([]T, len(texts))
+	for i, t := range texts {
+		if err := json.Unmarshal([]byte(t), &out[i]); err != nil {
+			return nil, fmt.Errorf("answer of a tool: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// oneProgram does the job as one program: a search, then the program, which gives the names.
+func (a *agent) oneProgram(ctx context.Context) error {
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	args, err := tool.Marshal(map[string]any{"query": query})
+	if err != nil {
+		return err
+	}
+	found, err := a.turn(ctx, call{"search", args})
+	if err != nil {
+		return err
+	}
+	for _, need := range []string{"crm.list_customers", "crm.get_customer", "accounts.deactivate_customer"} {
+		if !strings.Contains(found[0], need) {
+			return fmt.Errorf("search didn't find %s, without which the program can't be written; it answered:\n%s", need, found[0])
+		}
+	}
+	if args, err = tool.Marshal(map[string]any{"code": program}); err != nil {
+		return err
+	}
+	texts, err := a.turn(ctx, call{"execute", args})
+	if err != nil {
+		return err
+	}
+	var value struct {
+		Deactivated []string `json:"deactivated"`
+	}
+	if err := json.NewDecoder(strings.NewReader(texts[0])).Decode(&value); err != nil {
+		return fmt.Errorf("answer of execute: %w:\n%s", err, texts[0])
+	}
+	a.way.Answered = texts[0]
+	a.finish(value.Deactivated)
+	return nil
+}
+
+// ready waits until all tools are there: upstreams connect while the agent's client is being told that Biplane is up.
+func ready(ctx context.Context, ask func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := ask()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the demo's MCP servers: %w", ctx.Err())
+		}
+	}
+}
+
+// listed says whether all tools of both servers are listed.
+func (c *client) listed(ctx context.Context) (bool, error) {
+	defs, err := c.tools(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range []string{"list_customers", "deactivate_customer"} {
+		if !slices.ContainsFunc(defs, func(d definition) bool { return strings.HasSuffix(d.Name, name) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// searchable says whether search finds the tools of both servers.
+func (c *client) searchable(ctx context.Context) (bool, error) {
+	for word, want := range map[string]string{"list customers": "crm.list_customers", "deactivate customer": "accounts.deactivate_customer"} {
+		args, err := tool.Marshal(map[string]any{"query": word})
+		if err != nil {
+			return false, err
+		}
+		text, err := c.call(ctx, call{"search", args})
+		if err != nil || !strings.Contains(text, want) {
+			return false, err
+		}
+	}
+	return true, nil
+}

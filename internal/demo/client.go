@@ -1,0 +1,262 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A client is what an agent's client software is to Biplane: it starts `biplane mcp` and speaks MCP to it over stdio.
+type client struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	stderr *tail
+	done   chan struct{} // closed when the read loop has ended
+
+	mu      sync.Mutex
+	next    int
+	pending map[int]chan message
+	err     error // why no more answers come
+}
+
+// A definition is what client software tells a model of a tool: the other parts (annotations, output schema) stay with
+// the client.
+type definition struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+// A call is one use of a tool as a model writes it.
+type call struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// grace is how long a process may take to end after its input has.
+const grace = 10 * time.Second
+
+// connect starts argv and shakes hands. The process ends with ctx.
+func connect(ctx context.Context, argv []string) (*client, error) {
+	c := &client{pending: map[int]chan message{}, done: make(chan struct{}), stderr: &tail{}}
+	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.cmd.Stderr = c.stderr
+	c.cmd.WaitDelay = grace
+	c.cmd.Cancel = func() error {
+		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+			return c.cmd.Process.Kill() // Windows has no such signal
+		}
+		return nil
+	}
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start biplane: %w", err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start biplane: %w", err)
+	}
+	c.in = in
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start biplane: %w", err)
+	}
+	go c.read(out)
+	_, err = c.request(ctx, "initialize", map[string]any{
+		"protocolVersion": protocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "biplane-demo", "version": "1"},
+	})
+	if err == nil {
+		err = c.send(message{Method: "notifications/initialized"})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// close ends the process: by the end of its input, as clients do.
+func (c *client) close() error {
+	_ = c.in.Close()
+	stop := time.AfterFunc(grace, func() { _ = c.cmd.Process.Kill() })
+	defer stop.Stop()
+	<-c.done
+	if err := c.cmd.Wait(); err != nil {
+		return fmt.Errorf("biplane mcp: %w%s", err, c.stderr.said())
+	}
+	return nil
+}
+
+func (c *client) read(out io.Reader) {
+	defer close(c.done)
+	lines := bufio.NewReaderSize(out, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			c.mu.Lock()
+			c.err = tool.Errorf(tool.Unavailable, "biplane mcp ended%s", c.stderr.said())
+			for _, ch := range c.pending {
+				close(ch)
+			}
+			c.pending = map[int]chan message{}
+			c.mu.Unlock()
+			return
+		}
+		var m message
+		if json.Unmarshal(line, &m) != nil || m.ID == nil {
+			continue // a notification
+		}
+		if m.Method != "" {
+			_ = c.send(message{ID: m.ID, Error: &rpcError{-32601, "no method " + m.Method}})
+			continue
+		}
+		var id int
+		if json.Unmarshal(m.ID, &id) != nil {
+			continue
+		}
+		c.mu.Lock()
+		ch := c.pending[id]
+		delete(c.pending, id)
+		c.mu.Unlock()
+		if ch != nil {
+			ch <- m
+		}
+	}
+}
+
+func (c *client) send(m message) error {
+	m.JSONRPC = "2.0"
+	b, err := tool.Marshal(m)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	_, err = c.in.Write(append(b, '\n'))
+	return err
+}
+
+func (c *client) request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	raw, err := tool.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	ch := make(chan message, 1)
+	c.mu.Lock()
+	c.next++
+	id := c.next
+	c.pending[id] = ch
+	c.mu.Unlock()
+	if err := c.send(message{ID: json.RawMessage(fmt.Sprint(id)), Method: method, Params: raw}); err != nil {
+		return nil, fmt.Errorf("%s: %w", method, err)
+	}
+	select {
+	case m, ok := <-ch:
+		switch {
+		case !ok:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return nil, c.err
+		case m.Error != nil:
+			return nil, fmt.Errorf("%s: %w", method, m.Error)
+		}
+		return m.Result, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: %w", method, ctx.Err())
+	}
+}
+
+// tools lists all tools, page by page.
+func (c *client) tools(ctx context.Context) ([]definition, error) {
+	var all []definition
+	params := map[string]any{}
+	for range 100 {
+		raw, err := c.request(ctx, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Tools []struct {
+				Name        string          `json:"name"`
+				Description string          `json:"description"`
+				InputSchema json.RawMessage `json:"inputSchema"`
+			} `json:"tools"`
+			Next string `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, fmt.Errorf("tools/list: %w", err)
+		}
+		for _, t := range page.Tools {
+			all = append(all, definition(t))
+		}
+		if page.Next == "" {
+			return all, nil
+		}
+		params["cursor"] = page.Next
+	}
+	return nil, errors.New("tools/list: more than 100 pages")
+}
+
+// call uses a tool and gives the text of the answer: what a model would read.
+func (c *client) call(ctx context.Context, k call) (string, error) {
+	raw, err := c.request(ctx, "tools/call", k)
+	if err != nil {
+		return "", err
+	}
+	r, err := tool.ParseResult(raw)
+	if err != nil {
+		return "", err
+	}
+	var texts []string
+	for _, b := range r.Content {
+		var t tool.TextBlock
+		if err := json.Unmarshal(b, &t); err != nil || t.Type != "text" {
+			return "", fmt.Errorf("%s answered with something other than text", k.Name)
+		}
+		texts = append(texts, t.Text)
+	}
+	text := strings.Join(texts, "\n")
+	if r.IsError {
+		return "", fmt.Errorf("%s failed: %s", k.Name, text)
+	}
+	return text, nil
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// Write writes.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if n := len(t.buf) - 2000; n > 0 {
+		t.buf = append(t.buf[:0], t.buf[n:]...)
+	}
+	return len(p), nil
+}
+
+// said gives the text for an error message.
+func (t *tail) said() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := bytes.TrimSpace(t.buf); len(s) > 0 {
+		return "; it said:\n" + string(s)
+	}
+	return ""
+}

@@ -1,0 +1,239 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the customer database
+)
+
+// The data is of one day, so that the job has the same answer whenever it is done.
+var (
+	today  = time.Date(2026, time.June, 30, 9, 0, 0, 0, time.UTC)
+	cutoff = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+)
+
+const (
+	customerCount = 100
+	inactiveCount = 15 // customers whom the job deactivates
+	decoyCount    = 17 // customers who have not logged in for long either, but still order
+)
+
+const schema = `
+CREATE TABLE customers (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL, phone TEXT NOT NULL, company TEXT NOT NULL, industry TEXT NOT NULL,
+  plan TEXT NOT NULL, status TEXT NOT NULL, region TEXT NOT NULL, owner TEXT NOT NULL, seats INTEGER NOT NULL,
+  mrr_cents INTEGER NOT NULL, created_at TEXT NOT NULL, last_login_at TEXT NOT NULL, street TEXT NOT NULL, city TEXT NOT NULL,
+  postal_code TEXT NOT NULL, country TEXT NOT NULL, tags TEXT NOT NULL, billing_paused_until TEXT,
+  deactivated_at TEXT, deactivation_reason TEXT);
+CREATE TABLE orders (
+  id TEXT PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), placed_at TEXT NOT NULL, status TEXT NOT NULL,
+  total_cents INTEGER NOT NULL, currency TEXT NOT NULL, items TEXT NOT NULL);
+CREATE TABLE invoices (
+  id TEXT PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), issued_at TEXT NOT NULL, due_at TEXT NOT NULL,
+  amount_cents INTEGER NOT NULL, status TEXT NOT NULL);
+CREATE TABLE notes (
+  id INTEGER PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), author TEXT NOT NULL, created_at TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE tickets (
+  id TEXT PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), subject TEXT NOT NULL, status TEXT NOT NULL,
+  priority TEXT NOT NULL, opened_at TEXT NOT NULL, closed_at TEXT);
+CREATE TABLE sessions (
+  id TEXT PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), started_at TEXT NOT NULL, ip TEXT NOT NULL, client TEXT NOT NULL,
+  revoked INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE messages (
+  id INTEGER PRIMARY KEY, customer_id TEXT NOT NULL REFERENCES customers(id), template TEXT NOT NULL, queued_at TEXT NOT NULL);
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY, at TEXT NOT NULL, customer_id TEXT NOT NULL, action TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE INDEX orders_customer ON orders(customer_id);
+CREATE INDEX sessions_customer ON sessions(customer_id);
+`
+
+var tables = []string{"audit", "messages", "sessions", "tickets", "notes", "invoices", "orders", "customers"}
+
+// openDatabase opens the customer database at path. Two servers have it open at once.
+func openDatabase(path string) (*sql.DB, error) {
+	q := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(wal)", "foreign_keys(1)", "synchronous(off)"}, "_txlock": {"immediate"}}
+	db, err := sql.Open("sqlite", "file:"+path+"?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("open customer database: %w", err)
+	}
+	return db, nil
+}
+
+// seed fills the database with the same records every time, whatever was in it.
+func seed(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("customer database: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, t := range tables {
+		if _, err := tx.ExecContext(ctx, "DROP TABLE IF EXISTS "+t); err != nil {
+			return fmt.Errorf("customer database: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, schema); err != nil {
+		return fmt.Errorf("customer database: %w", err)
+	}
+	s := &seeder{ctx: ctx, tx: tx, r: rand.New(rand.NewPCG(2026, 6))}
+	s.customers()
+	if s.err != nil {
+		return fmt.Errorf("customer database: %w", s.err)
+	}
+	return tx.Commit()
+}
+
+type seeder struct {
+	ctx    context.Context
+	tx     *sql.Tx
+	r      *rand.Rand
+	order  int
+	ticket int
+	err    error
+}
+
+func (s *seeder) insert(table string, values ...any) {
+	if s.err != nil {
+		return
+	}
+	_, s.err = s.tx.ExecContext(s.ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(values)-1)+")", values...)
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// between draws a moment.
+func (s *seeder) between(a, b time.Time) time.Time {
+	return a.Add(time.Duration(s.r.Int64N(int64(b.Sub(a))))).Truncate(time.Second)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func (s *seeder) customers() {
+	kind := make([]byte, customerCount) // 'i': inactive, 'd': no logins, but orders; else active
+	for i := range inactiveCount {
+		kind[i] = 'i'
+	}
+	for i := range decoyCount {
+		kind[inactiveCount+i] = 'd'
+	}
+	s.r.Shuffle(len(kind), func(i, j int) { kind[i], kind[j] = kind[j], kind[i] })
+	for i, k := range kind {
+		s.customer(i, k)
+	}
+}
+
+func (s *seeder) customer(i int, kind byte) {
+	first, last := firstNames[i%len(firstNames)], lastNames[(i*7+i/len(firstNames))%len(lastNames)]
+	id := fmt.Sprintf("cus_%04d", 1001+i)
+	company := pick(s.r, companyWords) + " " + pick(s.r, companyKinds)
+	domain := strings.ToLower(strings.NewReplacer(" ", "", "&", "").Replace(company)) + ".example"
+	created := s.between(today.AddDate(-5, 0, 0), today.AddDate(-1, -3, 0))
+	login := s.between(cutoff.AddDate(0, 2, 0), today)
+	if kind != 0 {
+		login = s.between(cutoff.AddDate(0, -9, 0), cutoff.AddDate(0, 0, -1))
+	}
+	place := pick(s.r, places)
+	plan := pick(s.r, plans)
+	seats := 1 + s.r.IntN(80)
+	tags, _ := json.Marshal([]string{pick(s.r, tagNames), "cohort-" + created.Format("2006")})
+	s.insert("customers", id, first+" "+last, strings.ToLower(first+"."+last)+"@"+domain,
+		fmt.Sprintf("+1-555-%03d-%04d", s.r.IntN(1000), s.r.IntN(10000)), company, pick(s.r, industries), plan.name, "active",
+		place.region, pick(s.r, owners), seats, plan.cents*seats, stamp(created), stamp(login),
+		fmt.Sprintf("%d %s", 1+s.r.IntN(999), pick(s.r, streets)), place.city, fmt.Sprintf("%05d", s.r.IntN(99999)), place.country,
+		string(tags), nil, nil, nil)
+	lastOrder := today
+	if kind == 'i' {
+		lastOrder = cutoff.AddDate(0, 0, -2)
+	}
+	s.orders(id, created, lastOrder, kind)
+	s.rest(id, created, login)
+}
+
+// orders gives a customer some: of a decoy at least one since the cutoff, of an inactive customer none.
+func (s *seeder) orders(id string, created, until time.Time, kind byte) {
+	for n := range 3 + s.r.IntN(5) {
+		at := s.between(created, until)
+		if n == 0 && kind == 'd' {
+			at = s.between(cutoff.AddDate(0, 1, 0), today)
+		}
+		var items []map[string]any
+		total := 0
+		for range 1 + s.r.IntN(3) {
+			p := pick(s.r, products)
+			q := 1 + s.r.IntN(5)
+			items = append(items, map[string]any{"sku": p.sku, "name": p.name, "quantity": q, "unit_cents": p.cents})
+			total += q * p.cents
+		}
+		text, _ := json.Marshal(items)
+		s.order++
+		s.insert("orders", fmt.Sprintf("ord_%05d", s.order), id, stamp(at), "paid", total, "USD", string(text))
+		s.insert("invoices", fmt.Sprintf("inv_%05d", s.order), id, stamp(at), stamp(at.AddDate(0, 0, 30)), total, "paid")
+	}
+}
+
+func (s *seeder) rest(id string, created, login time.Time) {
+	for n := range 2 + s.r.IntN(3) {
+		at := login
+		if n > 0 {
+			at = s.between(created, login)
+		}
+		s.insert("sessions", fmt.Sprintf("ses_%s_%d", id[4:], n), id, stamp(at), fmt.Sprintf("203.0.113.%d", 1+s.r.IntN(250)), pick(s.r, clients), 0)
+	}
+	for range 1 + s.r.IntN(3) {
+		s.insert("notes", nil, id, pick(s.r, owners), stamp(s.between(created, login)), pick(s.r, noteTexts))
+	}
+	for range s.r.IntN(3) {
+		s.ticket++
+		opened := s.between(created, login)
+		s.insert("tickets", fmt.Sprintf("tic_%04d", s.ticket), id, pick(s.r, subjects), "closed", pick(s.r, []string{"low", "normal", "high"}),
+			stamp(opened), stamp(opened.AddDate(0, 0, 1+s.r.IntN(9))))
+	}
+}
+
+// expected says whom the job has to deactivate, by one query over the database: independent of how any agent finds out.
+func expected(ctx context.Context, db *sql.DB) ([]string, error) {
+	return column(ctx, db, `SELECT id FROM customers c WHERE status = 'active' AND last_login_at < ?
+		AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.placed_at >= ?) ORDER BY id`, stamp(cutoff), stamp(cutoff))
+}
+
+// A state is what an agent may leave behind in the database.
+type state struct {
+	deactivated []string // customers, sorted
+	actions     []string // "action customer" of every change on record, sorted
+}
+
+func (s state) equal(o state) bool {
+	return slices.Equal(s.deactivated, o.deactivated) && slices.Equal(s.actions, o.actions)
+}
+
+func readState(ctx context.Context, db *sql.DB) (s state, err error) {
+	if s.deactivated, err = column(ctx, db, `SELECT id FROM customers WHERE status = 'deactivated' AND deactivated_at IS NOT NULL ORDER BY id`); err != nil {
+		return s, err
+	}
+	s.actions, err = column(ctx, db, `SELECT action || ' ' || customer_id FROM audit ORDER BY 1`)
+	return s, err
+}
+
+func column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("customer database: %w", err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, fmt.Errorf("customer database: %w", err)
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}

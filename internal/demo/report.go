@@ -1,0 +1,189 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A Report is what the demonstration found.
+type Report struct {
+	Job         string      `json:"job"`
+	Ways        []Way       `json:"ways"`
+	Deactivated []string    `json:"deactivated"` // by each of the ways
+	Program     string      `json:"program"`     // what the agent submitted
+	Assumptions Assumptions `json:"assumptions"`
+	Seconds     float64     `json:"seconds"` // the whole demonstration, start-up of all processes included
+}
+
+// Assumptions are what was not measured.
+type Assumptions struct {
+	Tokenizer   string  `json:"tokenizer"`
+	TurnSeconds float64 `json:"turn_seconds"`      // from a request to the model's first token
+	WriteSpeed  float64 `json:"tokens_per_second"` // that the model writes
+}
+
+// A Way is one way to do the job, and what it took.
+type Way struct {
+	Name        string  `json:"name"`
+	Tools       int     `json:"tools"` // defined for the model
+	Turns       int     `json:"turns"` // round trips to the model
+	Calls       int     `json:"calls"` // that the model made
+	Tokens      Tokens  `json:"tokens"`
+	Seconds     Seconds `json:"seconds"`
+	Deactivated int     `json:"deactivated"`        // found in the database afterwards
+	Answered    string  `json:"answered,omitempty"` // what execute answered
+
+	took time.Duration
+}
+
+// Tokens are counts by the tokenizer, on the messages as they were sent.
+type Tokens struct {
+	Definitions int `json:"definitions"` // of the tools: name, description, input schema
+	Job         int `json:"job"`         // what the person asked
+	Calls       int `json:"calls"`       // name and arguments
+	Results     int `json:"results"`     // text of the answers
+	Answer      int `json:"answer"`      // what the model says in the end
+	Context     int `json:"context"`     // all of the above: what the context holds at the end
+	Read        int `json:"read"`        // what the model read over all turns, each of which reads the context anew
+	Written     int `json:"written"`     // calls and answer
+}
+
+// Seconds are times of one way.
+type Seconds struct {
+	Tools float64 `json:"tools"` // measured: from sending calls to having all answers
+	Model float64 `json:"model"` // assumed: turns and writing
+	Total float64 `json:"total"`
+}
+
+func newReport(cfg Config) *Report {
+	return &Report{Job: job, Program: program, Assumptions: Assumptions{
+		Tokenizer: "o200k_base", TurnSeconds: cfg.TurnLatency.Seconds(), WriteSpeed: cfg.WriteSpeed,
+	}}
+}
+
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond)) / float64(time.Second)
+}
+
+func (w *Way) finish(cfg Config) {
+	w.Tokens.Context = w.context()
+	w.Seconds.Tools = seconds(w.took)
+	w.Seconds.Model = seconds(time.Duration(w.Turns)*cfg.TurnLatency + time.Duration(float64(w.Tokens.Written)/cfg.WriteSpeed*float64(time.Second)))
+	w.Seconds.Total = w.Seconds.Tools + w.Seconds.Model
+}
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe job: %s\n\n", wrap(r.Job, 100, "         "))
+	r.table(&b)
+	first, last := r.Ways[0], r.Ways[len(r.Ways)-1]
+	fmt.Fprintf(&b, "\nAs one program: %s fewer tokens in the context and %s fewer read than tool by tool; %s and %s fewer than with parallel calls.\n",
+		times(first.Tokens.Context, last.Tokens.Context), times(first.Tokens.Read, last.Tokens.Read),
+		times(r.Ways[1].Tokens.Context, last.Tokens.Context), times(r.Ways[1].Tokens.Read, last.Tokens.Read))
+	fmt.Fprintf(&b, "\nThe program that the agent sent, after one search:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
+	fmt.Fprint(&b, r.notes())
+	fmt.Fprint(&b, connectText)
+	_, _ = io.WriteString(w, b.String()) // nobody is left to tell
+}
+
+func (r *Report) table(b *strings.Builder) {
+	row := func(label string, cell func(Way) string) {
+		line := fmt.Sprintf("%-36s", label)
+		for _, w := range r.Ways {
+			line += fmt.Sprintf("%24s", cell(w))
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return thousands(f(w)) } }
+	rule := func() { b.WriteString(strings.Repeat("─", 36+24*len(r.Ways)) + "\n") }
+	row("", func(w Way) string { return w.Name })
+	rule()
+	row("tokens: tool definitions", num(func(w Way) int { return w.Tokens.Definitions }))
+	row("        the job", num(func(w Way) int { return w.Tokens.Job }))
+	row("        the model's calls", num(func(w Way) int { return w.Tokens.Calls }))
+	row("        results of the calls", num(func(w Way) int { return w.Tokens.Results }))
+	row("        the model's answer", num(func(w Way) int { return w.Tokens.Answer }))
+	row("        context at the end", num(func(w Way) int { return w.Tokens.Context }))
+	row("        read over all turns", num(func(w Way) int { return w.Tokens.Read }))
+	rule()
+	row("model turns", num(func(w Way) int { return w.Turns }))
+	row("tool calls by the model", num(func(w Way) int { return w.Calls }))
+	row("time in tools, measured", func(w Way) string { return fmt.Sprintf("%.2f s", w.Seconds.Tools) })
+	row("time with a model, assumed", func(w Way) string { return fmt.Sprintf("%.1f s", w.Seconds.Total) })
+	rule()
+	row("customers deactivated, in database", num(func(w Way) int { return w.Deactivated }))
+}
+
+func (r *Report) notes() string {
+	a := r.Assumptions
+	return fmt.Sprintf(`
+Measured: the MCP messages between the agent and this Biplane, which ran the real servers, the real door and the real
+sandbox. Definitions are name, description and input schema of each tool, as clients hand them to a model; calls are name
+and arguments; results are the text of the answers. Counted with %s (OpenAI's); for Claude it is an estimate.
+All ways began with the same database and left the same changes in it, compared record by record.
+
+Assumed: no model took part. The agents are scripts that make a good model's choices (largest pages; details only of
+customers that may be inactive; "parallel" asks for everything it can at once, which few models do with 32 calls). A model
+is taken to need %.1f s a turn and to write %.0f tokens a second. A system prompt and a provider's own framing come on top, the
+same for each way. Prompt caches make reading again cheaper, not shorter. The job is one that suits a program.
+`, a.Tokenizer, a.TurnSeconds, a.WriteSpeed)
+}
+
+const connectText = `
+Put Biplane in front of your own tools. It reads the mcpServers you already have:
+
+    claude mcp add biplane -- biplane mcp --config /path/to/.mcp.json
+
+or, in the configuration of any MCP client:
+
+    { "mcpServers": { "biplane": { "command": "biplane", "args": ["mcp", "--config", "/path/to/.mcp.json"] } } }
+`
+
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func times(a, b int) string {
+	if b == 0 {
+		return "∞ times"
+	}
+	x := float64(a) / float64(b)
+	if x >= 10 {
+		return fmt.Sprintf("%.0f times", x)
+	}
+	return fmt.Sprintf("%.1f times", x)
+}
+
+func indent(s string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
+}
+
+// wrap breaks s into lines of at most width runes; all but the first begin with prefix.
+func wrap(s string, width int, prefix string) string {
+	var b strings.Builder
+	n := 0
+	for i, word := range strings.Fields(s) {
+		l := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case n+1+l > width:
+			b.WriteString("\n" + prefix)
+			n = 0
+		default:
+			b.WriteByte(' ')
+			n++
+		}
+		b.WriteString(word)
+		n += l
+	}
+	return b.String()
+}

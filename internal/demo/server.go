@@ -1,0 +1,221 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Protocol is the revision of MCP that the demonstration's servers and agents speak.
+const protocol = "2025-11-25"
+
+const (
+	maxLine  = 1 << 20 // bytes of one message
+	maxCalls = 64      // calls under way at once
+)
+
+// A handler does the work of one tool. Its value becomes the structured result and, as JSON, the text of it; a
+// *tool.Error becomes a result that reports failure.
+type handler func(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error)
+
+// A server is a small MCP server over stdio: what it takes to be a real upstream.
+type server struct {
+	name  string
+	defs  []json.RawMessage
+	tools map[string]handler
+	db    *sql.DB
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Kinds are the servers that Serve can be: a customer database, and an API to change accounts.
+var Kinds = []string{"crm", "accounts"}
+
+// Serve is one of the demonstration's MCP servers, over stdio, on the customer database at path. It returns when in
+// ends or ctx is done.
+func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) error {
+	defs, tools, err := toolsOf(kind)
+	if err != nil {
+		return err
+	}
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	s := &server{name: kind, defs: defs, tools: tools, db: db, out: out}
+	return s.run(ctx, in)
+}
+
+// toolsOf gives the definitions of a kind, and what does their work.
+func toolsOf(kind string) ([]json.RawMessage, map[string]handler, error) {
+	text, tools := crmTools, crmHandlers()
+	switch kind {
+	case "crm":
+	case "accounts":
+		text, tools = accountTools, accountHandlers()
+	default:
+		return nil, nil, tool.Errorf(tool.Invalid, "no demo server %q: it is one of %v", kind, Kinds)
+	}
+	var defs []json.RawMessage
+	if err := json.Unmarshal(text, &defs); err != nil {
+		return nil, nil, fmt.Errorf("%s tools: %w", kind, err)
+	}
+	for i, d := range defs {
+		var b bytes.Buffer // one message is one line
+		if err := json.Compact(&b, d); err != nil {
+			return nil, nil, fmt.Errorf("%s tools: %w", kind, err)
+		}
+		defs[i] = b.Bytes()
+	}
+	return defs, tools, nil
+}
+
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// run answers messages, calls of tools side by side, until in ends.
+func (s *server) run(ctx context.Context, in io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	slots := make(chan struct{}, maxCalls)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	for lines.Scan() {
+		var m message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			s.write(message{ID: json.RawMessage("null"), Error: &rpcError{-32700, "parse error"}})
+			continue
+		}
+		if m.ID == nil || m.Method == "" {
+			continue // notifications ask for nothing; nor do answers, as nothing is asked
+		}
+		if m.Method != "tools/call" {
+			s.write(s.answer(m))
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			s.write(s.call(ctx, m))
+		})
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("demo server %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *server) write(m message) {
+	m.JSONRPC = "2.0"
+	b, err := tool.Marshal(m)
+	if err != nil {
+		b = []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = s.out.Write(append(b, '\n')) // a client that is gone ends in as well
+}
+
+func (s *server) answer(m message) message {
+	var result any
+	switch m.Method {
+	case "initialize":
+		result = map[string]any{
+			"protocolVersion": agreed(m.Params), "capabilities": map[string]any{"tools": map[string]any{}},
+			"serverInfo": map[string]any{"name": "biplane-demo-" + s.name, "version": "1.0.0"},
+		}
+	case "ping":
+		result = map[string]any{}
+	case "tools/list":
+		result = map[string]any{"tools": s.defs}
+	default:
+		return message{ID: m.ID, Error: &rpcError{-32601, "no method " + m.Method}}
+	}
+	raw, err := tool.Marshal(result)
+	if err != nil {
+		return message{ID: m.ID, Error: &rpcError{-32603, "internal error"}}
+	}
+	return message{ID: m.ID, Result: raw}
+}
+
+// agreed is the revision to speak: the client's, where it is one of those that are alike in all that is used here.
+func agreed(params json.RawMessage) string {
+	var p struct {
+		Version string `json:"protocolVersion"`
+	}
+	_ = json.Unmarshal(params, &p)
+	switch p.Version {
+	case "2025-03-26", "2025-06-18", protocol:
+		return p.Version
+	}
+	return protocol
+}
+
+func (s *server) call(ctx context.Context, m message) message {
+	var p struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		return message{ID: m.ID, Error: &rpcError{-32602, "tools/call takes {name, arguments}"}}
+	}
+	h := s.tools[p.Name]
+	if h == nil {
+		return message{ID: m.ID, Error: &rpcError{-32602, "no tool " + p.Name}}
+	}
+	if len(p.Arguments) == 0 {
+		p.Arguments = json.RawMessage("{}")
+	}
+	v, err := h(ctx, s.db, p.Arguments)
+	if err != nil {
+		msg := "internal error"
+		if e := (*tool.Error)(nil); errors.As(err, &e) {
+			msg = e.Msg
+		}
+		return message{ID: m.ID, Result: tool.Text(true, msg).Raw}
+	}
+	text, err := tool.Marshal(v)
+	if err != nil {
+		return message{ID: m.ID, Error: &rpcError{-32603, "internal error"}}
+	}
+	raw, err := tool.Marshal(map[string]any{"content": []any{tool.TextBlock{Type: "text", Text: string(text)}}, "structuredContent": text})
+	if err != nil {
+		return message{ID: m.ID, Error: &rpcError{-32603, "internal error"}}
+	}
+	return message{ID: m.ID, Result: raw}
+}
+
+// decode reads a tool's arguments; what it doesn't know is an error, as models should hear of it.
+func decode(args json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return tool.Errorf(tool.Invalid, "arguments: %w", err)
+	}
+	return nil
+}
