@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 // Settings are what a configuration file says, checked, with what it leaves out filled in.
 type Settings struct {
 	File      string    // the file, absolute; empty when there is none
+	Sum       string    // SHA-256 of its text, in hexadecimal
 	Warnings  []Problem // what was read, and has no effect
 	Servers   []Server  // in the order of the file
 	Mode      string    // "code", "direct" or "auto"
@@ -121,7 +124,8 @@ func LoadConfig(named string) (*Settings, error) {
 // ParseConfig reads the text of the configuration file at path. env looks up environment variables.
 func ParseConfig(path string, text []byte, env func(string) (string, bool)) (*Settings, error) {
 	s := DefaultSettings()
-	s.File = path
+	sum := sha256.Sum256(text)
+	s.File, s.Sum = path, hex.EncodeToString(sum[:])
 	root, problem := parse(path, text)
 	if problem != nil {
 		return nil, configError(path, []Problem{*problem})
@@ -235,7 +239,7 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 			break
 		}
 		if v *= u.n; v < float64(low) || v > float64(high) {
-			r.wrong(n, "%s must be from %s to %s, not %s", what, formatSize(low), formatSize(high), text)
+			r.wrong(n, "%s must be from %s to %s, not %s", what, FormatSize(low), FormatSize(high), text)
 			return low
 		}
 		return int64(v)
@@ -244,8 +248,8 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 	return low
 }
 
-// formatSize writes bytes as size reads them.
-func formatSize(n int64) string {
+// FormatSize writes bytes as size reads them.
+func FormatSize(n int64) string {
 	for _, u := range []struct {
 		name string
 		n    int64

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func configCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "config",
+		Short:   "Check and show the configuration",
+		Example: "  biplane config check\n  biplane config show --config .mcp.json",
+	}
+	c.AddCommand(configCheckCommand(a), configShowCommand(a))
+	return c
+}
+
+// checked is what `config check -o json` prints.
+type checked struct {
+	File     string           `json:"file"` // empty when there is none
+	OK       bool             `json:"ok"`
+	Problems []daemon.Problem `json:"problems"`
+	Warnings []daemon.Problem `json:"warnings"`
+}
+
+func configCheckCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "check",
+		Short:   "Say all that is wrong in the configuration",
+		Long:    `Reads the configuration, and says all that is wrong in it, each with its line and column. Nothing is started.`,
+		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			r := checked{Problems: []daemon.Problem{}, Warnings: []daemon.Problem{}}
+			s, err := daemon.LoadConfig(a.config)
+			var wrong *daemon.ConfigError
+			switch {
+			case errors.As(err, &wrong):
+				r.File, r.Problems = wrong.File, wrong.Problems
+			case err != nil:
+				return err
+			default:
+				r.OK, r.File = true, s.File
+				r.Warnings = append(r.Warnings, s.Warnings...)
+			}
+			if perr := a.print(output, r, func(w io.Writer) { a.checkTable(w, r, s) }); perr != nil {
+				return perr
+			}
+			if wrong != nil {
+				if output == "json" {
+					return told(exitUsage)
+				}
+				return err
+			}
+			return nil
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {
+	for _, p := range r.Warnings {
+		fmt.Fprintf(a.Err, "%s:%d:%d: %s\n", r.File, p.Line, p.Column, p.Message)
+	}
+	switch {
+	case !r.OK:
+	case r.File == "":
+		fmt.Fprintln(w, "no configuration: there are no upstream tools")
+	default:
+		fmt.Fprintf(w, "%s is good: %d MCP servers, mode %s, policy %s\n", r.File, len(s.Servers), s.Mode, s.Policy)
+	}
+}
+
+// shown is what `config show -o json` prints.
+type shown struct {
+	File      string         `json:"file"`
+	DataDir   string         `json:"data_dir"`
+	Servers   []daemon.Shown `json:"mcpServers"`
+	Mode      string         `json:"mode"`
+	Policy    string         `json:"policy"`
+	Listen    string         `json:"listen"`
+	StartWait string         `json:"start_wait"`
+	Sandbox   shownSandbox   `json:"sandbox"`
+}
+
+type shownSandbox struct {
+	Tier         string `json:"tier"`
+	Memory       string `json:"memory"`
+	CPU          string `json:"cpu"`
+	OutputTokens int    `json:"output_tokens"`
+	Calls        int    `json:"calls"`
+	Concurrency  int    `json:"concurrency"`
+}
+
+func configShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "show",
+		Short:   "Show the configuration in effect, without secrets",
+		Example: "  biplane config show\n  biplane config show -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			s, err := daemon.LoadConfig(a.config)
+			if err != nil {
+				return err
+			}
+			dir, err := daemon.DataFolder(a.dataDir)
+			if err != nil {
+				return err
+			}
+			v := show(s, dir)
+			return a.print(output, v, func(w io.Writer) { showTable(w, v) })
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func show(s *daemon.Settings, dir string) shown {
+	v := shown{
+		File: s.File, DataDir: dir, Servers: []daemon.Shown{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, StartWait: s.StartWait.String(),
+		Sandbox: shownSandbox{
+			Tier: s.Sandbox.Tier.String(), Memory: daemon.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
+			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
+		},
+	}
+	for i := range s.Servers {
+		v.Servers = append(v.Servers, s.Servers[i].Shown())
+	}
+	return v
+}
+
+func showTable(w io.Writer, v shown) {
+	file := v.File
+	if file == "" {
+		file = "none"
+	}
+	b := v.Sandbox
+	columns(w,
+		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
+		[]string{"listen", v.Listen}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
+		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
+		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)})
+	for _, s := range v.Servers {
+		fmt.Fprintln(w)
+		rows := [][]string{{"mcpServers." + s.Name, s.Type}}
+		add := func(k, v string) {
+			if v != "" {
+				rows = append(rows, []string{"  " + k, v})
+			}
+		}
+		if s.Disabled {
+			add("disabled", "true")
+		}
+		add("command", s.Command)
+		add("args", strings.Join(s.Args, " "))
+		add("cwd", s.Dir)
+		add("url", s.URL)
+		add("timeout", s.Timeout)
+		for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+			add("env "+k, s.Env[k])
+		}
+		for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
+			add("header "+k, s.Headers[k])
+		}
+		columns(w, rows...)
+	}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func mcpCommand(a *app) *cobra.Command {
+	var mode string
+	var unprefixed bool
+	c := &cobra.Command{
+		Use:   "mcp",
+		Short: "Speak MCP over stdio: what an agent's client starts",
+		Long: `Speaks MCP over standard input and output, until the input ends. An agent sees three tools: search finds tools,
+execute runs a program against them, resume waits for one that takes long.
+
+When a biplane process with the same configuration runs already, messages go to that one. When that one ends, this one
+takes its place.`,
+		Example: `  biplane mcp --config .mcp.json
+  claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.daemonConfig("info")
+			if err != nil {
+				return err
+			}
+			if err := setMode(&cfg, mode, unprefixed); err != nil {
+				return err
+			}
+			return daemon.ServeMCP(cmd.Context(), cfg, a.In, a.Out)
+		},
+	}
+	addMode(c, &mode, &unprefixed)
+	return c
+}
+
+// addMode adds the flags that say what agents see.
+func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
+	c.Flags().StringVar(mode, "mode", "", "what agents see: code, direct or auto (default: as configured)")
+	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, leave the upstream's name out of names that are unique without it")
+	words(c, "mode", "code", "direct", "auto")
+}
+
+func setMode(cfg *daemon.Config, mode string, unprefixed bool) error {
+	switch mode {
+	case "":
+	case "code", "direct", "auto":
+		cfg.Settings.Mode = mode
+	default:
+		return usage("mode %q is not one of code, direct, auto", mode)
+	}
+	cfg.Unprefixed = unprefixed
+	return nil
+}

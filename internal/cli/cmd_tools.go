@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func toolsCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tools",
+		Short: "Show the upstreams and their tools",
+		Long:  `Shows the upstreams, how they are, and the tools that programs can call.`,
+		Example: `  biplane tools
+  biplane tools search "open a pull request"
+  biplane tools show github.create_pull_request
+  biplane tools types ./types`,
+		Args: cobra.NoArgs,
+	}
+	list := toolsListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, toolsSearchCommand(a), toolsShowCommand(a), toolsTypesCommand(a))
+	return c
+}
+
+// listing is what `tools list -o json` prints.
+type listing struct {
+	Upstreams []api.Upstream `json:"upstreams"`
+	Tools     []api.Tool     `json:"tools"`
+}
+
+func toolsListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the upstreams, how they are, and all tools",
+		Example: "  biplane tools list\n  biplane tools list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				upstreams, err := client.Upstreams(ctx)
+				if err != nil {
+					return err
+				}
+				tools, err := client.Tools(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, listing{upstreams, tools}, func(w io.Writer) { tableOfTools(w, upstreams, tools) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// stderrLines is how many of the last lines of a failing upstream's standard error are shown.
+const stderrLines = 10
+
+func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
+	if len(upstreams) == 0 {
+		fmt.Fprintln(w, "No upstreams: the configuration names no mcpServers.")
+		return
+	}
+	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "SERVER", "REASON"}}
+	for _, u := range upstreams {
+		state := u.State
+		if u.Stale {
+			state += " (stale)"
+		}
+		rows = append(rows, []string{u.Name, state, strconv.Itoa(u.Tools), u.Server, short(u.Reason, 100)})
+	}
+	columns(w, rows...)
+	for _, u := range upstreams {
+		for _, b := range u.Broken {
+			fmt.Fprintf(w, "\n%s left out: %s\n", clean(u.Name+"."+b.Tool), clean(b.Reason))
+		}
+		if u.State != "ready" && len(u.Stderr) > 0 {
+			fmt.Fprintf(w, "\n%s wrote to its standard error:\n", clean(u.Name))
+			for _, l := range u.Stderr[max(0, len(u.Stderr)-stderrLines):] {
+				fmt.Fprintln(w, "  "+clean(l))
+			}
+		}
+	}
+	if len(tools) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	rows = [][]string{{"TOOL", "DESCRIPTION"}}
+	for _, t := range tools {
+		rows = append(rows, []string{t.Path, short(describe(t), 90)})
+	}
+	columns(w, rows...)
+}
+
+func describe(t api.Tool) string {
+	if t.Description == "" {
+		return t.Title
+	}
+	return t.Description
+}
+
+func toolsSearchCommand(a *app) *cobra.Command {
+	var output string
+	var limit int
+	c := &cobra.Command{
+		Use:     "search QUERY",
+		Short:   "Find tools, as agents do",
+		Example: `  biplane tools search "read a file"`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usage("the limit is %d: it must be more than 0", limit)
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				hits, err := client.Search(ctx, strings.Join(args, " "), limit)
+				if err != nil {
+					return err
+				}
+				return a.print(output, hits.Hits, func(w io.Writer) { fmt.Fprintln(w, safe(hits.Text)) })
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 0, "most hits (default 5)")
+	addOutput(c, &output)
+	return c
+}
+
+func toolsShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "show PATH",
+		Short:             "Show a tool: its description, typed call, example and schemas",
+		Example:           "  biplane tools show github.list_issues\n  biplane tools show github.list-issues -o json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completePaths,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				t, err := client.Tool(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, t, func(w io.Writer) { showTool(w, t) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func showTool(w io.Writer, t *api.ToolDetail) {
+	rows := [][]string{{"tool", t.Path}, {"upstream", t.Upstream}, {"name", t.Name}, {"in mode direct", t.Listed}}
+	if t.Title != "" {
+		rows = append(rows, []string{"title", t.Title})
+	}
+	if t.ReadOnly != nil {
+		rows = append(rows, []string{"read-only", strconv.FormatBool(*t.ReadOnly) + " (says the upstream)"})
+	}
+	columns(w, rows...)
+	for _, part := range []string{t.Description, t.Signature, t.Example, t.ResultNote} {
+		if part != "" {
+			fmt.Fprintln(w, "\n"+safe(strings.TrimSpace(part)))
+		}
+	}
+}
+
+func toolsTypesCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "types DIR",
+		Short: "Write TypeScript declarations of all tools into a folder",
+		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, with declarations of all else that a program finds, for an editor
+or the TypeScript compiler. Files that are there and of the same name are written over; others are left alone.`,
+		Example: "  biplane tools types .",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				files, err := client.Types(ctx)
+				if err != nil {
+					return err
+				}
+				if err := writeTree(args[0], files); err != nil {
+					return &api.Error{Kind: api.Unavailable, Message: "write types: " + err.Error()}
+				}
+				fmt.Fprintf(a.Out, "%d files in %s\n", len(files), filepath.Join(args[0], "tools"))
+				return nil
+			})
+		},
+	}
+}
+
+// writeTree writes files into a folder, and nowhere else, links and all.
+func writeTree(dir string, files map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.FromSlash(name)
+		if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := root.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completePaths completes the path of a tool, where a running process can say at once what there is.
+func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	dir, err := daemon.DataFolder(a.dataDir)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+	defer cancel()
+	tools, err := daemon.Client(dir).Tools(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, t := range tools {
+		if strings.HasPrefix(t.Path, prefix) {
+			out = append(out, t.Path+"\t"+short(describe(t), 60))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

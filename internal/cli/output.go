@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// addOutput adds -o, which all commands have that print a list or an object.
+func addOutput(c *cobra.Command, to *string) {
+	c.Flags().StringVarP(to, "output", "o", "table", "table or json")
+	words(c, "output", "table", "json")
+}
+
+// print writes v as JSON, or a table of it, as -o says.
+func (a *app) print(output string, v any, table func(w io.Writer)) error {
+	switch output {
+	case "json":
+		return a.json(v)
+	case "table":
+		table(a.Out)
+		return nil
+	}
+	return usage("output %q is not one of table, json", output)
+}
+
+// json writes v, indented.
+func (a *app) json(v any) error {
+	e := json.NewEncoder(a.Out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// columns writes rows in columns. Cells are single lines without control characters: what comes from outside must not
+// speak to the terminal.
+func columns(w io.Writer, rows ...[]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			cells[i] = clean(c)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	t.Flush()
+}
+
+// clean makes one line of s without control characters.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// safe is s without control characters but line breaks and tabs.
+func safe(s string) string {
+	ls := strings.Split(s, "\n")
+	for i, l := range ls {
+		parts := strings.Split(strings.TrimSuffix(l, "\r"), "\t")
+		for j, p := range parts {
+			parts[j] = clean(p)
+		}
+		ls[i] = strings.Join(parts, "\t")
+	}
+	return strings.Join(ls, "\n")
+}
+
+// short is the beginning of s, on one line.
+func short(s string, n int) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = clean(s)
+	if r := []rune(s); len(r) > n {
+		return strings.TrimSpace(string(r[:n-1])) + "…"
+	}
+	return s
+}

@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// patience is how long the owner of the data folder may take to begin, or to end.
+const patience = 10 * time.Second
+
+// An Attachment is a way to the Daemon of a data folder: one that another process runs, or one of its own.
+type Attachment struct {
+	Client *api.Client
+	Notice string   // what the user should know of the other process; empty when there is nothing
+	own    *running // nil when another process runs it
+}
+
+// Attach reaches the process that owns the data folder, or begins a Daemon here when none does. A process with another
+// configuration is an error of kind tool.Conflict.
+func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
+	d, owner, err := take(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if d != nil {
+		return &Attachment{Client: d.Client(), own: start(ctx, d)}, nil
+	}
+	c := socketClient(cfg.DataDir)
+	s, err := c.Status(ctx)
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w", owner.PID, err)
+	}
+	a := &Attachment{Client: c}
+	if cfg.Settings != nil && s.ConfigSum != cfg.Settings.Sum {
+		a.Notice = fmt.Sprintf("%s has changed since process %d, which answers, read it: stop that process to use the new one", s.Config, s.PID)
+	}
+	return a, nil
+}
+
+// Owns says whether the Daemon is this process's own.
+func (a *Attachment) Owns() bool { return a.own != nil }
+
+// Close ends the Daemon, if it is this process's own, and waits until all that it started is gone.
+func (a *Attachment) Close() error {
+	if a.own == nil {
+		return nil
+	}
+	return a.own.stop()
+}
+
+// A running is a Daemon whose Run is under way.
+type running struct {
+	d      *Daemon
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func start(ctx context.Context, d *Daemon) *running {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{d, cancel, make(chan error, 1)}
+	go func() { r.done <- d.Run(ctx) }()
+	return r
+}
+
+func (r *running) stop() error {
+	r.cancel()
+	return errors.Join(<-r.done, r.d.Close())
+}
+
+// take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for one that is just
+// beginning, or ending.
+func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		d, err := New(context.WithoutCancel(ctx), cfg)
+		owner, owned := Owned(err)
+		if !owned {
+			return d, store.Owner{}, err
+		}
+		if owner.PID != 0 {
+			if err := sameConfig(cfg, owner); err != nil {
+				return nil, owner, err
+			}
+			if conn, derr := dialSocket(ctx, cfg.DataDir); derr == nil {
+				conn.Close()
+				return nil, owner, nil
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if errors.Is(context.Cause(ctx), context.Canceled) {
+				return nil, owner, tool.AsError(context.Canceled)
+			}
+			return nil, owner, err
+		}
+	}
+}
+
+// sameConfig refuses an owner with another configuration: its tools are not the ones that were asked for.
+func sameConfig(cfg Config, o store.Owner) error {
+	file := ""
+	if cfg.Settings != nil {
+		file = cfg.Settings.File
+	}
+	if file == o.Config {
+		return nil
+	}
+	name := func(s string) string {
+		if s == "" {
+			return "none"
+		}
+		return s
+	}
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d with another configuration (%s, not %s): stop that process, or give this one a folder of its own with --data-dir",
+		cfg.DataDir, o.PID, name(o.Config), name(file))
+}
+
+// Client asks the process that owns a data folder, if there is one.
+func Client(folder string) *api.Client { return socketClient(folder) }
+
+// socketClient asks the API over the socket in a data folder.
+func socketClient(folder string) *api.Client {
+	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, folder) },
+		DisableKeepAlives: true, // nothing is left open that somebody would have to close
+	}}}
+}
+
+// dialStdio opens a connection to the owner of the data folder that is to an agent what stdio is.
+func dialStdio(ctx context.Context, folder string) (*backend, error) {
+	conn, err := dialSocket(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n\r\n")
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		conn.Close()
+		return nil, fmt.Errorf("biplane answered %s", resp.Status)
+	}
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok {
+		conn.Close()
+		return nil, errors.New("the socket can't be closed for writing")
+	}
+	return &backend{r: r, w: conn, end: half.CloseWrite, close: conn.Close}, nil
+}
+
+// Explain makes an error one that the API's tables know.
+func Explain(err error) *api.Error {
+	e := tool.AsError(err)
+	if e == nil {
+		return nil
+	}
+	return &api.Error{Kind: string(e.Kind), Message: e.Msg}
+}

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Instructions are what an agent is told about the server when it connects.
+const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript program that calls them and returns only what you need to know.`
+
+// What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time, so that a prompt
+// cache holds them.
+const (
+	searchText = `Find tools. Each hit has the path, what the tool does, and a typed call to paste into a program. An empty query lists the upstreams and how they are.`
+
+	executeText = `Run a TypeScript (or JavaScript) program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
+
+const issues = await github.list_issues({ repo: "a/b" });   // <upstream>.<tool>(arguments)
+const same = await callTool("github.list-issues", { repo: "a/b" });   // exact name
+const hits = await search("open a pull request");   // also from inside
+return issues.filter(i => i.open).map(i => i.title);
+
+The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}. Declarations can be read and imported: ./tools/<upstream>/<tool>.ts. There is no network, file system, process or require: tools are the only way out. A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
+
+	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
+
+	searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what you want to do, in a few words"},"limit":{"type":"integer","minimum":1,"maximum":50,"description":"hits; default 5"},"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default full"}},"required":["query"],"additionalProperties":false}`
+
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","enum":["typescript","javascript"],"description":"default typescript"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+
+	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
+)
+
+// builtin gives the definitions of Biplane's own tools, in the order in which agents see them.
+func builtin() []*tool.Tool {
+	yes, no := true, false
+	return []*tool.Tool{
+		{Upstream: catalog.Reserved, Name: "search", Title: "Search tools", Description: searchText, InputSchema: json.RawMessage(searchSchema),
+			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
+		{Upstream: catalog.Reserved, Name: "execute", Title: "Run a program", Description: executeText, InputSchema: json.RawMessage(executeSchema)},
+		{Upstream: catalog.Reserved, Name: "resume", Title: "Wait for a program", Description: resumeText, InputSchema: json.RawMessage(resumeSchema),
+			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
+	}
+}
+
+// A table is a Caller that leads each tool to the Caller of its name.
+type table map[string]tool.Caller
+
+// Call calls.
+func (t table) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	next := t[c.Tool.Name]
+	if next == nil {
+		return nil, tool.Errorf(tool.NotFound, "biplane has no tool %s", c.Tool.Name)
+	}
+	return next.Call(ctx, c)
+}

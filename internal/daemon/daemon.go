@@ -1,0 +1,302 @@
+// Package daemon wires all parts into one value that a test can start: New, Run, Close. It reads the configuration,
+// owns what outlives a request (the data folder, upstream connections, the engine, executions), and serves the HTTP
+// API and MCP on a unix socket in the data folder, by which every other command reaches it, and where it is asked to
+// on a loopback address too.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/gateway"
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config is what a Daemon is made of.
+type Config struct {
+	Settings *Settings    // nil: those of an empty configuration
+	DataDir  string       // the data folder
+	Listen   string       // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
+	Version  string       // of Biplane
+	Log      *slog.Logger // nil: none
+	// Unprefixed lists tools under their own names in mode direct, where these are unique.
+	Unprefixed bool
+}
+
+// A Daemon is a whole Biplane.
+type Daemon struct {
+	cfg       Config
+	log       *slog.Logger
+	started   time.Time
+	store     *store.Store
+	driver    closingDriver
+	catalog   *catalog.Catalog
+	upstreams *upstreams
+	executor  *executor.Executor
+	index     *index
+	mcp       *mcpserver.Server
+	http      *httpapi.Server
+	socket    net.Listener
+	tcp       net.Listener // nil when it doesn't listen
+	close     sync.Once
+}
+
+// New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When another process owns the
+// data folder the error is a *tool.Error of kind conflict that names it; see Owned.
+func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
+	if cfg.Settings == nil {
+		cfg.Settings = DefaultSettings()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Version == "" {
+		cfg.Version = "dev"
+	}
+	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC().Truncate(time.Second)}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	if cfg.Listen != "" {
+		if err := httpapi.CheckListen(cfg.Listen); err != nil {
+			return nil, err
+		}
+	}
+	d.store, err = store.Open(ctx, store.Config{
+		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.assemble(); err != nil {
+		return nil, err
+	}
+	if d.socket, err = listenSocket(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if cfg.Listen != "" {
+		if d.tcp, err = net.Listen("tcp", cfg.Listen); err != nil {
+			return nil, tool.Errorf(tool.Unavailable, "listen on %s: %w", cfg.Listen, err)
+		}
+	}
+	return d, nil
+}
+
+// assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the top.
+func (d *Daemon) assemble() (err error) {
+	s := d.cfg.Settings
+	if d.driver, err = newDriver(s.Sandbox); err != nil {
+		return err
+	}
+	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
+	if d.upstreams, err = newUpstreams(s, d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
+		return err
+	}
+	door, err := gateway.New(gateway.Config{
+		Catalog: d.catalog, Policy: policy.Open(s.Sandbox.Tier), Approval: &approval.Gate{},
+		Audit: audit.New(audit.Config{Store: d.store.Audit(), Log: d.log}), Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.index = &index{door: door, catalog: d.catalog, ready: d.upstreams.ready}
+	d.executor, err = executor.New(executor.Config{
+		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View}),
+		Files: d.index.tree, Log: d.log,
+		Limits: executor.Limits{
+			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	own := builtin()
+	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: own, Health: tool.Health{State: tool.Ready}, Caller: table{
+		"search":  d.upstreams.waiting(d.catalog.SearchTool()),
+		"execute": d.upstreams.waiting(d.executor.Execute()),
+		"resume":  d.executor.Resume(),
+	}})
+	d.edges(door, own)
+	return nil
+}
+
+// edges makes what agents and people speak to.
+func (d *Daemon) edges(door *gateway.Gateway, own []*tool.Tool) {
+	local := identity.Local()
+	d.mcp = mcpserver.New(mcpserver.Config{
+		Door: door, Builtin: own, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
+		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
+		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
+	})
+	d.http = httpapi.New(httpapi.Config{
+		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: Sandboxes, Execution: d.executor.Execution,
+		Ready: d.ready, Principal: local, MCP: d.mcp.Handler(), Log: d.log,
+		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error { return d.mcp.ServeStdio(ctx, rw, rw) },
+	})
+}
+
+func (d *Daemon) toolsChanged() {
+	d.index.changes.Add(1)
+	d.mcp.ToolsChanged()
+}
+
+// ready says why the daemon can't do its work yet.
+func (d *Daemon) ready() error {
+	select {
+	case <-d.upstreams.settled:
+		return nil
+	default:
+		return tool.Errorf(tool.Unavailable, "upstreams are connecting")
+	}
+}
+
+// Run runs the upstreams and serves, until ctx is done; then it ends what is under way, and returns when all that was
+// started (processes of upstreams, programs, connections) is gone. It is called once.
+func (d *Daemon) Run(ctx context.Context) error {
+	d.announce()
+	upstreams, stopUpstreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopUpstreams()
+	var wg sync.WaitGroup
+	wg.Go(func() { d.upstreams.run(upstreams) })
+
+	servers := []*server{serve(d.socket, d.http.Socket(), d.log)}
+	if d.tcp != nil {
+		servers = append(servers, serve(d.tcp, d.http.Loopback(), d.log))
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed(servers):
+	}
+	// From the outside inwards: nothing new comes in, then what is under way ends, then what it stood on.
+	errs := []error{err, d.mcp.Close(), d.http.Close()}
+	for _, s := range servers {
+		errs = append(errs, s.stop())
+	}
+	errs = append(errs, d.executor.Close())
+	stopUpstreams()
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// announce says in the log what this process is, and what it does not protect from.
+func (d *Daemon) announce() {
+	s := d.cfg.Settings
+	config := s.File
+	if config == "" {
+		config = "none: no upstream tools"
+	}
+	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier", s.Sandbox.Tier.String())
+	d.log.Warn("policy open: every call of every tool is allowed")
+	for _, w := range s.Warnings {
+		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
+	}
+	if d.tcp != nil {
+		d.log.Info("listening", "mcp", "http://"+d.tcp.Addr().String()+"/mcp", "api", "http://"+d.tcp.Addr().String()+api.Prefix)
+	}
+}
+
+// Addr is the loopback address that is listened on; empty when there is none.
+func (d *Daemon) Addr() string {
+	if d.tcp == nil {
+		return ""
+	}
+	return d.tcp.Addr().String()
+}
+
+// ServeStdio speaks MCP with one agent. Run must be under way.
+func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return d.mcp.ServeStdio(ctx, in, out)
+}
+
+// Client asks this daemon over its socket. Run must be under way.
+func (d *Daemon) Client() *api.Client { return socketClient(d.cfg.DataDir) }
+
+// Status says how the daemon is.
+func (d *Daemon) Status() api.Status {
+	s := d.cfg.Settings
+	view := d.catalog.View()
+	return api.Status{
+		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
+		Mode: s.Mode, Policy: s.Policy, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()),
+	}
+}
+
+// Upstreams says how the upstreams are, in the order of the configuration, once they are past their first connection.
+func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
+	d.upstreams.ready(ctx)
+	namespaces := map[string]string{}
+	for _, u := range d.catalog.View().Upstreams() {
+		namespaces[u.Name] = u.Namespace
+	}
+	out := make([]api.Upstream, 0, len(d.upstreams.sources))
+	for _, s := range d.upstreams.sources {
+		snap := s.up.Snapshot()
+		u := api.Upstream{
+			Name: s.up.Name(), Namespace: namespaces[s.up.Name()], Type: s.kind, Target: s.target,
+			State: string(snap.Health.State), Reason: snap.Health.Reason, Stale: snap.Health.Stale,
+			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr,
+		}
+		for _, b := range snap.Broken {
+			u.Broken = append(u.Broken, api.Broken{Tool: b.Tool, Reason: b.Reason})
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// Close gives back what New took. Run must have returned, or never have been called. It may be called twice.
+func (d *Daemon) Close() error {
+	var errs []error
+	d.close.Do(func() {
+		for _, l := range []net.Listener{d.socket, d.tcp} {
+			if l != nil {
+				if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+					errs = append(errs, err)
+				}
+			}
+		}
+		if d.mcp != nil {
+			errs = append(errs, d.mcp.Close())
+		}
+		if d.executor != nil {
+			errs = append(errs, d.executor.Close())
+		}
+		if d.driver != nil {
+			errs = append(errs, d.driver.Close())
+		}
+		if d.store != nil {
+			errs = append(errs, d.store.Close())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Owned says which process owns the data folder, when that is why New failed.
+func Owned(err error) (store.Owner, bool) {
+	var o *store.OwnedError
+	if errors.As(err, &o) {
+		return o.Owner, true
+	}
+	return store.Owner{}, false
+}

@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Check is one thing that Doctor looked at.
+type Check struct {
+	Part   string `json:"part"` // "configuration", "data folder", "sandbox wasm", "upstreams"
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed"` // Biplane can't do its work without
+	Detail string `json:"detail"`
+}
+
+// DoctorConfig says what Doctor looks at.
+type DoctorConfig struct {
+	Config  string // as --config names it
+	DataDir string
+	Version string
+	Log     *slog.Logger
+}
+
+// Doctor looks at all that Biplane needs on this host: it reads the configuration, opens the data folder, runs programs
+// in every kind of sandbox that try to get out or to take too much, and connects to the upstreams.
+func Doctor(ctx context.Context, c DoctorConfig) []Check {
+	s, checks := checkConfig(c.Config)
+	checks = append(checks, checkFolder(ctx, c)...)
+	for _, d := range drivers {
+		checks = append(checks, checkSandbox(ctx, d, s)...)
+	}
+	if s == nil {
+		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is not good"})
+	}
+	return append(checks, checkUpstreams(ctx, c, s)...)
+}
+
+func checkConfig(named string) (*Settings, []Check) {
+	check := Check{Part: "configuration", Name: "file", Needed: true}
+	s, err := LoadConfig(named)
+	switch {
+	case err != nil:
+		check.Detail = tool.AsError(err).Msg
+		return nil, []Check{check}
+	case s.File == "":
+		check.Detail = "none found: there are no upstream tools; write ./biplane.yaml, or name a file with --config"
+	default:
+		check.Detail = fmt.Sprintf("%s: %d MCP servers, mode %s", s.File, len(s.Servers), s.Mode)
+	}
+	check.OK = true
+	checks := []Check{check}
+	for _, w := range s.Warnings {
+		checks = append(checks, Check{Part: check.Part, Name: fmt.Sprintf("line %d", w.Line), Detail: w.Message})
+	}
+	return s, append(checks, Check{Part: check.Part, Name: "policy", OK: true, Detail: s.Policy + ": every call of every tool is allowed"})
+}
+
+// checkFolder opens the data folder, and writes to it, unless a running process has it.
+func checkFolder(ctx context.Context, c DoctorConfig) []Check {
+	check := Check{Part: "data folder", Name: "store", Needed: true}
+	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
+		check.OK, check.Detail = true, c.DataDir+" is not there yet, and is made when it is needed"
+		return []Check{check}
+	}
+	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}})
+	if owner, ok := Owned(err); ok {
+		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
+		return []Check{check}
+	}
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return []Check{check}
+	}
+	check.OK, check.Detail = true, c.DataDir+", can be written"
+	return []Check{check}
+}
+
+// checkUpstreams connects to the upstreams, through the process that runs or one begun here.
+func checkUpstreams(ctx context.Context, c DoctorConfig, s *Settings) []Check {
+	const part = "upstreams"
+	if len(s.Servers) == 0 {
+		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}
+	}
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Version: c.Version, Log: c.Log})
+	if err != nil {
+		return []Check{{Part: part, Name: "all", Detail: "not tried: " + tool.AsError(err).Msg}}
+	}
+	defer at.Close()
+	ups, err := at.Client.Upstreams(ctx)
+	if err != nil {
+		return []Check{{Part: part, Name: "all", Detail: tool.AsError(err).Msg}}
+	}
+	checks := make([]Check, 0, len(ups))
+	for _, u := range ups {
+		checks = append(checks, checkUpstream(part, u))
+		for _, b := range u.Broken {
+			checks = append(checks, Check{Part: part, Name: u.Name + "." + b.Tool, Detail: "left out: " + b.Reason})
+		}
+	}
+	return checks
+}
+
+func checkUpstream(part string, u api.Upstream) Check {
+	check := Check{Part: part, Name: u.Name, OK: u.State == string(tool.Ready), Detail: u.State}
+	if check.OK {
+		check.Detail = fmt.Sprintf("%s, %d tools, %s, MCP %s", u.State, u.Tools, u.Server, u.Protocol)
+		return check
+	}
+	if u.Reason != "" {
+		check.Detail += ": " + u.Reason
+	}
+	if n := len(u.Stderr); n > 0 {
+		check.Detail += "; it last wrote: " + strings.TrimSpace(u.Stderr[n-1])
+	}
+	return check
+}

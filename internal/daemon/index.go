@@ -1,0 +1,153 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/gateway"
+	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/typegen"
+)
+
+// inlined is the largest catalog that mode auto thinks of writing into the description of execute, in tools. Whether
+// it does is a matter of tokens, and mcpserver's.
+const inlined = 40
+
+// An index shows the catalog to the edges: what exists, never how to call it.
+type index struct {
+	door    *gateway.Gateway
+	catalog *catalog.Catalog
+	ready   func(context.Context)
+
+	changes atomic.Int64 // counts the changes of the tools
+
+	mu    sync.Mutex
+	made  int64 // changes when files were made
+	files map[string]string
+}
+
+// describe writes the typed call of an entry.
+func describe(e *catalog.Entry) catalog.Signature {
+	code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+	return catalog.Signature{Code: code, Example: example, ResultNote: note}
+}
+
+// Tools lists all tools that p may see.
+func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
+	x.ready(ctx)
+	var out []api.Tool
+	for _, e := range x.door.Tools(p) {
+		out = append(out, line(e))
+	}
+	return out
+}
+
+// Tool gives all that is known of a tool, by any of its names.
+func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error) {
+	x.ready(ctx)
+	e, err := x.catalog.View().Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	d := detail(e)
+	return &d, nil
+}
+
+// Search gives what a search finds, best first.
+func (x *index) Search(ctx context.Context, _ tool.Principal, query string, limit int) ([]api.Hit, error) {
+	x.ready(ctx)
+	if limit <= 0 {
+		limit = 5
+	}
+	var out []api.Hit
+	for _, h := range x.catalog.View().Search(query, min(limit, 50)) {
+		out = append(out, api.Hit{ToolDetail: detail(h.Entry), Score: h.Score})
+	}
+	return out, nil
+}
+
+// Types gives the declarations of all tools, as files.
+func (x *index) Types(ctx context.Context, _ tool.Principal) map[string]string {
+	x.ready(ctx)
+	return x.tree()
+}
+
+// tree gives the declarations of all tools, made anew when the tools changed.
+func (x *index) tree() map[string]string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	changes := x.changes.Load() // before the entries are looked at
+	if x.files != nil && x.made == changes {
+		return x.files
+	}
+	entries := x.catalog.View().Entries()
+	items := make([]typegen.Item, len(entries))
+	for i, e := range entries {
+		items[i] = typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
+	}
+	x.made, x.files = changes, typegen.Tree(items)
+	return x.files
+}
+
+// listed gives the tools under the names of mode direct.
+func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed {
+	x.ready(ctx)
+	entries := x.door.Tools(p)
+	out := make([]mcpserver.Listed, len(entries))
+	for i, e := range entries {
+		out[i] = mcpserver.Listed{Name: e.Composed, Tool: e.Tool}
+	}
+	return out
+}
+
+// lookup finds a tool by any of its names.
+func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
+	x.ready(ctx)
+	e, err := x.catalog.View().Resolve(name)
+	if err != nil {
+		return nil
+	}
+	return e.Tool
+}
+
+// inline writes a small catalog in full.
+func (x *index) inline(ctx context.Context, p tool.Principal) string {
+	x.ready(ctx)
+	entries := x.door.Tools(p)
+	if len(entries) == 0 || len(entries) > inlined {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("These are all the tools there are:\n")
+	for _, e := range entries {
+		b.WriteString("\n" + describe(e).Code + "\n")
+	}
+	return b.String()
+}
+
+func line(e *catalog.Entry) api.Tool {
+	return api.Tool{
+		Path: e.Path(), Upstream: e.Tool.Upstream, Name: e.Tool.Name, Listed: e.Composed, Title: e.Tool.Title,
+		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly,
+	}
+}
+
+func detail(e *catalog.Entry) api.ToolDetail {
+	s := describe(e)
+	d := api.ToolDetail{
+		Tool: line(e), Signature: s.Code, Example: s.Example, ResultNote: s.ResultNote,
+		InputSchema: e.Tool.InputSchema, OutputSchema: e.Tool.OutputSchema,
+	}
+	if e.Tool.Annotations != (tool.Annotations{}) {
+		if raw, err := json.Marshal(e.Tool.Annotations); err == nil {
+			d.Annotations = raw
+		}
+	}
+	return d
+}

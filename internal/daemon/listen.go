@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// socketFile is the name of the unix socket in the data folder.
+const socketFile = "biplane.sock"
+
+// socketPath is the longest path that a unix socket may have on the systems we know, less a little.
+const socketPath = 100
+
+// listenSocket makes the socket in the data folder, which this process owns: one that is there is a dead process's.
+// Nobody but the user can open it: the folder is the user's.
+func listenSocket(folder string) (net.Listener, error) {
+	real := filepath.Join(folder, socketFile)
+	if err := os.Remove(real); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, tool.Errorf(tool.Unavailable, "socket: %w", err)
+	}
+	path, done, err := shortPath(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "socket %s: %w", real, err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(real, 0o600); err != nil {
+		l.Close()
+		return nil, tool.Errorf(tool.Unavailable, "socket: %w", err)
+	}
+	return &socketListener{l, real}, nil
+}
+
+// A socketListener takes the socket away when it closes.
+type socketListener struct {
+	net.Listener
+	path string
+}
+
+// Close closes the socket.
+func (l *socketListener) Close() error {
+	err := l.Listener.Close()
+	if err == nil {
+		os.Remove(l.path)
+	}
+	return err
+}
+
+// shortPath gives a path to the socket that is short enough for the system. Linux has one for every open folder.
+func shortPath(folder string) (path string, done func(), err error) {
+	path = filepath.Join(folder, socketFile)
+	if len(path) <= socketPath {
+		return path, func() {}, nil
+	}
+	if runtime.GOOS != "linux" {
+		return "", nil, tool.Errorf(tool.Invalid, "the path of data folder %s is too long for a socket: give a shorter one with --data-dir", folder)
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", f.Fd(), socketFile), func() { f.Close() }, nil
+}
+
+// dialSocket connects to the process that owns the data folder.
+func dialSocket(ctx context.Context, folder string) (net.Conn, error) {
+	path, done, err := shortPath(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", path)
+}
+
+// A server serves one listener.
+type server struct {
+	http *http.Server
+	done chan error
+}
+
+// serve begins to serve.
+func serve(l net.Listener, h http.Handler, log *slog.Logger) *server {
+	s := &server{
+		http: &http.Server{
+			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		},
+		done: make(chan error, 1),
+	}
+	go func() { s.done <- s.http.Serve(l) }()
+	return s
+}
+
+// failed gives the error of a server that ended by itself.
+func failed(servers []*server) <-chan error {
+	first := make(chan error, len(servers))
+	for _, s := range servers {
+		done := make(chan error, 1)
+		from := s.done
+		s.done = done
+		go func() {
+			err := <-from
+			if !errors.Is(err, http.ErrServerClosed) {
+				first <- err
+			}
+			done <- err
+		}()
+	}
+	return first
+}
+
+// stop ends a server: requests have a moment to end, as all that they waited for has ended.
+func (s *server) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close()
+	}
+	if err := <-s.done; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

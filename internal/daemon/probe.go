@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A probe is a program that tries to get out of its sandbox, or to take more than its share, and what must come of it.
+type probe struct {
+	name string
+	code string
+	want string   // the program's value, as JSON; empty when it must fail
+	fail []string // the kinds of failure of which one must come
+}
+
+// The probes. The last one shows that what the others did to themselves did nothing to the next.
+var probes = []probe{
+	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
+	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "fetch", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
+		try { return typeof (0, eval)(n) !== "undefined" } catch { return false } })`, `[]`, nil},
+	{"no way out by constructors", `["process", "require", "std", "os"].filter(n => {
+		try { return (async () => {}).constructor("return typeof " + n)() === "x" || (() => {}).constructor("return typeof " + n)() !== "undefined" } catch { return false } })`, `[]`, nil},
+	{"no import of the host's modules", `const got: string[] = [];
+		for (const m of ["child_process", "node:child_process", "node:net", "std", "os", "qjs:os", "qjs:std", "/etc/passwd", "file:///etc/passwd", "https://example.com/x.js"]) {
+			try { await import(m); got.push(m) } catch {} }
+		return got`, `[]`, nil},
+	{"no file system", `import { readFile } from "node:fs/promises";
+		const got: string[] = [];
+		for (const f of ["/etc/passwd", "../../../../etc/passwd", "/proc/self/environ", "./tools/../../etc/passwd"]) { try { await readFile(f, "utf8"); got.push(f) } catch {} }
+		return got`, `[]`, nil},
+	{"an endless loop ends", `for (;;) {}`, "", []string{"limit", "timeout"}},
+	{"an endless async loop ends", `for (;;) await null`, "", []string{"limit", "timeout"}},
+	{"a memory bomb ends", `const a: unknown[] = []; for (;;) a.push(new Array(100000).fill(a.length))`, "", []string{"limit", "exception"}},
+	{"a string bomb ends", `let s = "x"; for (;;) s += s`, "", []string{"limit", "exception"}},
+	{"endless recursion ends", `const f = (n: number): number => 1 + f(n + 1); f(0)`, "", []string{"limit", "exception"}},
+	{"a promise that never settles ends", `await new Promise(() => {})`, "", []string{"stalled", "timeout", "limit"}},
+	{"no tool but those of the catalog", `await callTool("host.exec", { command: "id" })`, "", []string{"not_found", "exception", "check", "denied"}},
+	{"what one program breaks, the next has whole", `Object.prototype.polluted = 1; Array.prototype.map = null as any; globalThis.JSON = null as any; return 1`, `1`, nil},
+	{"the next one is unharmed", `[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`, `[true,true,"{\"a\":1}"]`, nil},
+}
+
+// probeLimits make the bombs small.
+var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
+
+// checkSandbox runs the probes in one kind of sandbox.
+func checkSandbox(ctx context.Context, d driver, s *Settings) []Check {
+	part := "sandbox " + d.name
+	needed := s == nil || s.Sandbox.Tier == d.tier
+	c := capability(ctx, d)
+	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
+	if !check.OK {
+		return []Check{check}
+	}
+	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
+	checks := []Check{check}
+	made, err := d.make(SandboxSettings{})
+	if err != nil {
+		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
+	}
+	defer made.Close()
+	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
+	})
+	x, err := executor.New(executor.Config{
+		Driver: made, Door: func() tool.Caller { return nobody }, Programs: program.New(program.Config{}), Limits: probeLimits,
+	})
+	if err != nil {
+		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
+	}
+	defer x.Close()
+	for _, p := range probes {
+		if ctx.Err() != nil {
+			return checks
+		}
+		ok, detail := p.run(ctx, x)
+		checks = append(checks, Check{Part: part, Name: p.name, OK: ok, Needed: needed, Detail: detail})
+	}
+	return checks
+}
+
+// run runs the probe, and says whether what came of it is what must.
+func (p probe) run(ctx context.Context, x *executor.Executor) (bool, string) {
+	args, err := tool.Marshal(map[string]string{"code": p.code})
+	if err != nil {
+		return false, err.Error()
+	}
+	t := builtin()[1]
+	start := time.Now()
+	res, err := x.Execute().Call(ctx, &tool.Call{Path: t.Path(), Tool: t, Arguments: args})
+	took := time.Since(start).Round(time.Millisecond)
+	if err != nil {
+		return false, err.Error()
+	}
+	var v struct {
+		Meta struct {
+			Execution struct {
+				ID string `json:"id"`
+			} `json:"biplane.dev/execution"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(res.Raw, &v); err != nil {
+		return false, err.Error()
+	}
+	e, ok := x.Execution(v.Meta.Execution.ID)
+	switch {
+	case !ok:
+		return false, "the execution is not known"
+	case p.want != "" && e.Error != nil:
+		return false, "failed: " + firstLine(e.Error.Message)
+	case p.want != "":
+		return string(e.Value) == p.want, fmt.Sprintf("%s in %s", e.Value, took)
+	case e.Error == nil:
+		return false, fmt.Sprintf("ended well, with %s", e.Value)
+	}
+	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, firstLine(e.Error.Message))
+}

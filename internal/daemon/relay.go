@@ -1,0 +1,297 @@
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// messageBytes bounds one message that is relayed. It is above what the server at the other end takes.
+const messageBytes = 64 << 20
+
+// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else through the process
+// that is. When that process ends, as it does when the agent that began it is closed, this one takes its place, or
+// goes on through the one that did: the agent notices nothing but errors for the calls that were under way.
+func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	d, owner, err := take(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		own := start(ctx, d)
+		err := d.ServeStdio(ctx, in, out)
+		if ctx.Err() != nil {
+			err = nil
+		}
+		return errors.Join(err, own.stop())
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
+	r := &relay{cfg: cfg, log: log, out: out, pending: map[string]json.RawMessage{}}
+	return r.run(ctx, in)
+}
+
+// A backend is a connection to what answers an agent.
+type backend struct {
+	r     io.Reader
+	w     io.Writer
+	end   func() error // nothing more will be written
+	close func() error // the connection, and what it stands on
+}
+
+// A relay passes messages between an agent and a backend, and finds another backend when one is lost.
+type relay struct {
+	cfg Config
+	log *slog.Logger
+
+	writing sync.Mutex // held for each line to out
+	out     io.Writer
+
+	mu      sync.Mutex
+	back    *backend
+	ended   bool                       // the agent said all that it has to say
+	hello   []byte                     // its initialize request
+	helloID string                     // the id of that
+	ready   []byte                     // its notifications/initialized
+	pending map[string]json.RawMessage // ids of requests that are not answered
+}
+
+// An envelope is what the relay reads of a message.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+}
+
+func (r *relay) run(ctx context.Context, in io.Reader) error {
+	back, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	r.back = back
+	stop := context.AfterFunc(ctx, r.stop)
+	defer stop()
+	// A read of standard input that nothing ends stays until the process does; nobody waits for it.
+	go r.fromAgent(bufio.NewReaderSize(in, 64<<10))
+	return r.toAgent(ctx)
+}
+
+// stop ends the connection.
+func (r *relay) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	r.back.close()
+}
+
+// connect opens a backend: the process that owns the data folder, or a Daemon of our own.
+func (r *relay) connect(ctx context.Context) (*backend, error) {
+	var last error
+	for range 5 { // an owner may end between its answer and ours
+		d, _, err := take(ctx, r.cfg)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil {
+			return r.ownBackend(ctx, d), nil
+		}
+		back, err := dialStdio(ctx, r.cfg.DataDir)
+		if err == nil {
+			return back, nil
+		}
+		last = err
+	}
+	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w", last)
+}
+
+// ownBackend is a Daemon that this process runs.
+func (r *relay) ownBackend(ctx context.Context, d *Daemon) *backend {
+	own := start(ctx, d)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := d.ServeStdio(context.WithoutCancel(ctx), inR, outW)
+		if err != nil {
+			r.log.Error("mcp", "err", err)
+		}
+		outW.Close()
+	}()
+	return &backend{r: outR, w: inW, end: inW.Close, close: sync.OnceValue(func() error {
+		inW.Close()
+		outR.Close()
+		err := own.stop()
+		<-done
+		return err
+	})}
+}
+
+// fromAgent passes on what the agent writes.
+func (r *relay) fromAgent(in *bufio.Reader) {
+	for {
+		line, err := readLine(in)
+		if len(bytes.TrimSpace(line)) > 0 {
+			r.pass(line)
+		}
+		if err != nil {
+			r.mu.Lock()
+			r.ended = true
+			back := r.back
+			r.mu.Unlock()
+			if err := back.end(); err != nil {
+				back.close()
+			}
+			return
+		}
+	}
+}
+
+// pass notes what must be known of a message when the backend is lost, and sends it. What can't be sent is answered
+// when the loss of the backend is noticed.
+func (r *relay) pass(line []byte) {
+	var e envelope
+	known := json.Unmarshal(line, &e) == nil // what is no message is the backend's to refuse
+	r.mu.Lock()
+	if known {
+		switch {
+		case e.Method == "initialize":
+			r.hello, r.helloID = slices.Clone(line), string(e.ID)
+		case e.Method == "notifications/initialized":
+			r.ready = slices.Clone(line)
+		}
+		if e.Method != "" && e.ID != nil {
+			r.pending[string(e.ID)] = e.ID
+		}
+	}
+	back := r.back
+	r.mu.Unlock()
+	// An error is one of reading too, which is where it is dealt with.
+	_, _ = back.w.Write(line)
+}
+
+// toAgent passes on what the backend writes, over as many backends as it takes, until the agent is done.
+func (r *relay) toAgent(ctx context.Context) error {
+	in := bufio.NewReaderSize(r.back.r, 64<<10)
+	for {
+		line, err := readLine(in)
+		if len(line) > 0 && line[len(line)-1] == '\n' {
+			var e envelope
+			if json.Unmarshal(line, &e) == nil && e.Method == "" && e.ID != nil {
+				r.mu.Lock()
+				delete(r.pending, string(e.ID))
+				r.mu.Unlock()
+			}
+			if werr := r.write(line); werr != nil {
+				r.stop()
+				return nil // the agent is gone
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if in, err = r.again(ctx); err != nil || in == nil {
+			return err
+		}
+	}
+}
+
+// again finds another backend after the loss of one: it tells the new one what the agent told the old one when they
+// met, and answers the requests that were lost. It gives nil when the agent is done.
+func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.back.close()
+	if r.ended {
+		return nil, nil
+	}
+	r.log.Info("the biplane process that answered is gone")
+	back, err := r.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(back.r, 64<<10)
+	asked := r.pending[r.helloID] // its answer was lost: the new backend's will do
+	delete(r.pending, r.helloID)
+	if r.hello != nil {
+		if err := r.greet(back, in, asked == nil); err != nil {
+			back.close()
+			return nil, tool.Errorf(tool.Unavailable, "begin anew with biplane: %w", err)
+		}
+	}
+	r.back = back
+	for _, id := range r.pending {
+		msg := "the biplane process that this was sent to has ended: whether it took effect is not known"
+		text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32603, "message": msg}})
+		if err != nil {
+			return nil, err
+		}
+		if err := r.write(append(text, '\n')); err != nil {
+			back.close()
+			return nil, nil // the agent is gone
+		}
+	}
+	clear(r.pending)
+	if asked != nil {
+		r.pending[r.helloID] = asked
+	}
+	return in, nil
+}
+
+// greet sends the agent's initialize request; answered: its answer went to the agent before, and is read here.
+func (r *relay) greet(back *backend, in *bufio.Reader, answered bool) error {
+	if _, err := back.w.Write(r.hello); err != nil || !answered {
+		return err
+	}
+	for {
+		line, err := readLine(in)
+		if err != nil {
+			return err
+		}
+		var e envelope
+		if json.Unmarshal(line, &e) == nil && e.Method == "" && string(e.ID) == r.helloID {
+			break
+		}
+	}
+	if r.ready == nil {
+		return nil
+	}
+	_, err := back.w.Write(r.ready)
+	return err
+}
+
+func (r *relay) write(line []byte) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	_, err := r.out.Write(line)
+	return err
+}
+
+// readLine reads a line with its end, and no more than messageBytes of it: the rest of a longer one is left out, which
+// makes it no message.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line) < messageBytes {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(line) > 0 && line[len(line)-1] != '\n' && err == nil {
+			line = append(line, '\n')
+		}
+		return line, err
+	}
+}

@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/upstream/mcp"
+)
+
+// A source is one upstream of the configuration.
+type source struct {
+	kind   string // "stdio", "http", "sse"
+	target string // the command or the address, without credentials
+	up     upstream.Upstream
+}
+
+// An adding gives the upstreams of one kind that the settings ask for.
+type adding func(s *Settings, u *upstreams) error
+
+// The kinds of upstreams: one line each.
+var kinds = []adding{
+	addServers,
+}
+
+// addServers adds the MCP servers.
+func addServers(s *Settings, u *upstreams) error {
+	for i := range s.Servers {
+		c := &s.Servers[i]
+		if c.Disabled {
+			continue
+		}
+		target := c.shown.URL
+		if c.Command != "" {
+			target = c.shown.Command
+		}
+		err := u.add(c.shown.Type, target, c.Name, func(changed func()) (upstream.Upstream, error) {
+			return mcp.New(mcp.Config{
+				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout,
+				OnChange: changed, Log: u.log.With("upstream", c.Name), ClientName: "biplane", ClientVersion: u.version,
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upstreams are all sources of tools, and keep the catalog up to date with them.
+type upstreams struct {
+	log     *slog.Logger
+	version string
+	catalog *catalog.Catalog
+	changed func() // told when tools came or went
+	wait    time.Duration
+	sources []*source // in the order of the configuration
+	settled chan struct{}
+
+	mu        sync.Mutex
+	connects  map[string]bool // still connecting for the first time
+	states    map[string]tool.State
+	lastTools map[string][]*tool.Tool
+}
+
+func newUpstreams(s *Settings, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
+	u := &upstreams{
+		log: log, version: version, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
+		connects: map[string]bool{}, states: map[string]tool.State{}, lastTools: map[string][]*tool.Tool{},
+	}
+	for _, add := range kinds {
+		if err := add(s, u); err != nil {
+			return nil, err
+		}
+	}
+	if len(u.sources) == 0 {
+		close(u.settled)
+	}
+	return u, nil
+}
+
+// add makes an upstream, and shows it in the catalog without tools until it is connected.
+func (u *upstreams) add(kind, target, name string, create func(changed func()) (upstream.Upstream, error)) error {
+	s := &source{kind: kind, target: target}
+	up, err := create(func() { u.update(s) })
+	if err != nil {
+		return tool.Errorf(tool.AsError(err).Kind, "upstream %s: %w", name, err)
+	}
+	s.up = up
+	u.sources = append(u.sources, s)
+	u.connects[name] = true
+	u.catalog.Set(catalog.Source{Name: name, Caller: up, Health: up.Snapshot().Health})
+	return nil
+}
+
+// run runs all upstreams, at the same time, until ctx is done; it returns when all that they started is gone.
+func (u *upstreams) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, s := range u.sources {
+		wg.Go(func() {
+			if err := s.up.Run(ctx); err != nil && ctx.Err() == nil {
+				u.log.Error("upstream stopped", "upstream", s.up.Name(), "err", err)
+			}
+		})
+	}
+	timer := time.NewTimer(u.wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		u.settle("")
+	case <-u.settled:
+	case <-ctx.Done():
+		u.settle("")
+	}
+}
+
+// update brings the catalog up to date with one upstream.
+func (u *upstreams) update(s *source) {
+	name, snap := s.up.Name(), s.up.Snapshot()
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: snap.Tools, Health: snap.Health})
+	u.mu.Lock()
+	before, news := u.states[name], len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
+	u.states[name], u.lastTools[name] = snap.Health.State, snap.Tools
+	u.mu.Unlock()
+	if before != snap.Health.State {
+		u.tell(name, snap)
+	}
+	if news {
+		u.changed()
+	}
+	if snap.Health.State != tool.Connecting {
+		u.settle(name)
+	}
+}
+
+// tell says in the log how an upstream is now.
+func (u *upstreams) tell(name string, snap upstream.Snapshot) {
+	switch snap.Health.State {
+	case tool.Connecting:
+	case tool.Ready:
+		u.log.Info("upstream ready", "upstream", name, "tools", len(snap.Tools), "server", snap.Server, "protocol", snap.Protocol)
+		for _, b := range snap.Broken {
+			u.log.Warn("tool left out", "upstream", name, "tool", b.Tool, "reason", b.Reason)
+		}
+	default:
+		u.log.Warn("upstream "+string(snap.Health.State), "upstream", name, "reason", snap.Health.Reason)
+	}
+}
+
+// settle notes that an upstream is past its first connection, or that nobody waits any longer (name empty).
+func (u *upstreams) settle(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.connects) == 0 {
+		return
+	}
+	if name == "" {
+		clear(u.connects)
+	} else {
+		delete(u.connects, name)
+	}
+	if len(u.connects) == 0 {
+		close(u.settled)
+	}
+}
+
+// ready waits until all upstreams are past their first connection, or the time for that is over.
+func (u *upstreams) ready(ctx context.Context) {
+	select {
+	case <-u.settled:
+	case <-ctx.Done():
+	}
+}
+
+// waiting makes a Caller wait for the upstreams' first connections before it calls.
+func (u *upstreams) waiting(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.ready(ctx)
+		return next.Call(ctx, c)
+	})
+}

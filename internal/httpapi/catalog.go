@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func (s *Server) tools(w http.ResponseWriter, r *http.Request) {
+	tools := s.cfg.Index.Tools(r.Context(), s.cfg.Principal)
+	if tools == nil {
+		tools = []api.Tool{}
+	}
+	write(w, http.StatusOK, tools)
+}
+
+func (s *Server) tool(w http.ResponseWriter, r *http.Request) {
+	t, err := s.cfg.Index.Tool(r.Context(), s.cfg.Principal, r.PathValue("path"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, t)
+}
+
+func (s *Server) types(w http.ResponseWriter, r *http.Request) {
+	write(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.cfg.Principal))
+}
+
+// search answers with the text that agents get, by the same way they get it, and with the hits as objects.
+func (s *Server) search(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	args := map[string]any{"query": q.Get("query")}
+	limit := 0
+	if l := q.Get("limit"); l != "" {
+		n, err := strconv.Atoi(l)
+		if err != nil || n < 1 {
+			fail(w, tool.Errorf(tool.Invalid, "limit must be a number from 1, not %q", l))
+			return
+		}
+		limit, args["limit"] = n, n
+	}
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: "biplane.search", Arguments: raw, Principal: s.cfg.Principal})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	hits, err := s.cfg.Index.Search(r.Context(), s.cfg.Principal, q.Get("query"), limit)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if hits == nil {
+		hits = []api.Hit{}
+	}
+	write(w, http.StatusOK, api.Hits{Hits: hits, Text: text(res)})
+}
+
+// text gives the text blocks of a result, one after the other.
+func text(res *tool.Result) string {
+	out := ""
+	for _, c := range res.Content {
+		var b tool.TextBlock
+		if json.Unmarshal(c, &b) == nil && b.Type == "text" {
+			if out != "" {
+				out += "\n"
+			}
+			out += b.Text
+		}
+	}
+	return out
+}

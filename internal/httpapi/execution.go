@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// run runs a program through the door, as an agent's call of execute does.
+func (s *Server) run(w http.ResponseWriter, r *http.Request) {
+	var req api.RunRequest
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	args := map[string]any{"code": req.Code}
+	if req.Language != "" {
+		args["language"] = req.Language
+	}
+	if req.Session != "" {
+		args["session"] = req.Session
+	}
+	if req.TimeoutSeconds != 0 {
+		args["timeout_seconds"] = req.TimeoutSeconds
+	}
+	ctx := r.Context()
+	id, state, err := s.execute(ctx, "biplane.execute", args)
+	for err == nil && (state == string(executor.Running) || state == string(executor.Queued)) && !req.NoWait {
+		id, state, err = s.execute(ctx, "biplane.resume", map[string]any{"execution": id})
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	s.answer(w, id)
+}
+
+// execute calls execute or resume, and gives what its answer says of the execution.
+func (s *Server) execute(ctx context.Context, path string, args map[string]any) (id, state string, err error) {
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: s.cfg.Principal})
+	if err != nil {
+		return "", "", err
+	}
+	var v struct {
+		Meta struct {
+			Execution struct {
+				ID    string `json:"id"`
+				State string `json:"state"`
+			} `json:"biplane.dev/execution"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(res.Raw, &v); err != nil || v.Meta.Execution.ID == "" {
+		return "", "", tool.Errorf(tool.Internal, "%s answered without an execution: %s", path, text(res))
+	}
+	return v.Meta.Execution.ID, v.Meta.Execution.State, nil
+}
+
+func (s *Server) execution(w http.ResponseWriter, r *http.Request) { s.answer(w, r.PathValue("id")) }
+
+func (s *Server) answer(w http.ResponseWriter, id string) {
+	x, ok := s.cfg.Execution(id)
+	if !ok {
+		fail(w, tool.Errorf(tool.NotFound, "no execution %s is known here: it is too old, or of another process", id))
+		return
+	}
+	if _, err := x.Count(); err != nil {
+		s.log.Warn("count tokens", "execution", id, "err", err)
+	}
+	write(w, http.StatusOK, wire(x))
+}
+
+// wire gives an execution as the API shows it.
+func wire(x *executor.Execution) *api.Execution {
+	out := &api.Execution{
+		ID: x.ID, State: string(x.State), Value: x.Value, Notes: x.Notes, Tier: x.Tier.String(), Session: x.Session, MS: x.MS,
+		Console: []api.ConsoleLine{}, Calls: []api.CallLine{}, Tokens: api.Tokens{Returned: x.Tokens.Returned, KeptOut: x.Tokens.KeptOut},
+	}
+	if e := x.Error; e != nil {
+		out.Error = &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame}
+	}
+	for _, l := range x.Console {
+		out.Console = append(out.Console, api.ConsoleLine{Level: l.Level, Text: l.Text})
+	}
+	for _, c := range x.Calls {
+		out.Calls = append(out.Calls, api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error})
+	}
+	return out
+}

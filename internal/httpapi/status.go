@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// healthz says that the process serves requests.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") }
+
+// readyz says whether it can do its work.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if err := s.cfg.Ready(); err != nil {
+		plain(w, http.StatusServiceUnavailable, tool.AsError(err).Msg+"\n")
+		return
+	}
+	plain(w, http.StatusOK, "ready\n")
+}
+
+// home says what is where.
+func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
+	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\n\nThe console is not part of this build yet.\n",
+		s.cfg.Status().Version, api.Prefix))
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	// A client that went away needs no answer.
+	_, _ = io.WriteString(w, text)
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusOK, s.cfg.Status())
+}
+
+func (s *Server) upstreams(w http.ResponseWriter, r *http.Request) {
+	u := s.cfg.Upstreams(r.Context())
+	if u == nil {
+		u = []api.Upstream{}
+	}
+	write(w, http.StatusOK, u)
+}
+
+func (s *Server) sandboxes(w http.ResponseWriter, r *http.Request) {
+	write(w, http.StatusOK, s.cfg.Sandboxes(r.Context()))
+}

@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// StdioProtocol is what the Upgrade header names to turn a connection into what stdio is to a process that speaks
+// MCP: lines of JSON-RPC in both directions.
+const StdioProtocol = "biplane-mcp-stdio"
+
+// stdio takes the connection over, and speaks MCP on it until one side ends it.
+func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), StdioProtocol) {
+		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it needs the header Upgrade: %s", StdioProtocol))
+		return
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		fail(w, tool.Errorf(tool.Unavailable, "biplane is shutting down"))
+		return
+	}
+	s.taken.Add(1)
+	s.mu.Unlock()
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.taken.Done()
+		fail(w, tool.Errorf(tool.Internal, "this connection can't be taken over: %w", err))
+		return
+	}
+	go s.serveStdio(conn, buf)
+}
+
+func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter) {
+	defer s.taken.Done()
+	defer conn.Close()
+	stop := context.AfterFunc(s.ctx, func() { conn.Close() })
+	defer stop()
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+StdioProtocol+"\r\n\r\n"); err != nil {
+		return
+	}
+	if err := s.cfg.Stdio(s.ctx, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
+		s.log.Warn("mcp over the socket", "err", err)
+	}
+}
+
+// A connection reads what was buffered before it was taken over, then the rest.
+type connection struct {
+	r io.Reader
+	net.Conn
+}
+
+// Read reads.
+func (c connection) Read(b []byte) (int, error) { return c.r.Read(b) }
