@@ -1,0 +1,158 @@
+package executor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func TestValue(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	for code, want := range map[string]string{
+		`1 + 1`:                    `2`,
+		`return "a"`:               `"a"`,
+		`"never mind"; ({ a: 1 })`: `{"a":1}`,
+		`const x = await box.echo({ a: [1, "b"] }); x.a`:                             `[1,"b"]`,
+		`return await tools.box.echo({ n: 12345678901234567890n })`:                  `{"n":12345678901234567890}`,
+		`return (await box.echo({ n: 9007199254740993n })).n + 1n`:                   `9007199254740994`,
+		`return await callTool("box.text")`:                                          `"plain text"`,
+		`const [a, b] = await Promise.all([box.text(), box.echo({ b: 1 })]); [a, b]`: `["plain text",{"b":1}]`,
+		`import { echo } from "./tools/box"; return await echo({ x: 1 })`:            `{"x":1}`,
+		`import echo from "./tools/box/echo.ts"; return await echo({ x: 2 })`:        `{"x":2}`,
+		`try { await box.fail() } catch (e) { return [e instanceof ToolError, e] }`:  `[true,{"name":"ToolError","message":"no such record","kind":"failed","upstream":"box","tool":"fail"}]`,
+		`try { await box.down() } catch (e) { return [e.kind, e.message] }`:          `["unavailable","box is down"]`,
+		`return undefined`: `no value: the program returned undefined`,
+		`return null`:      `null`,
+		`export default async () => new Map([["a", new Set([1, 2n])]])`: `{"a":[1,2]}`,
+	} {
+		if got := r.value(code); got != want {
+			t.Errorf("%s\n got %s\nwant %s", code, got, want)
+		}
+	}
+}
+
+func TestResultsInsideAProgram(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	for result, want := range map[string]string{
+		`{"content":[{"type":"text","text":" {\"a\": 12345678901234567890} "}]}`: `{"a":12345678901234567890}`,
+		`{"content":[{"type":"text","text":"{not json}"}]}`:                      `"{not json}"`,
+		`{"content":[{"type":"text","text":"12"}]}`:                              `"12"`,
+		`{"content":[{"type":"text","text":"a"},{"type":"text","text":"[1]"}]}`:  `["a",[1]]`,
+		`{"content":[]}`: `null`,
+		`{"content":[{"type":"text","text":"x"}],"structuredContent":{"big":12345678901234567890,"u":1}}`: `{"big":12345678901234567890,"u":1}`,
+		`{"content":[{"type":"odd","x":{"y":1}}]}`:                                                        `{"type":"odd","x":{"y":1}}`,
+		`{"content":[{"type":"resource_link","uri":"file:///a","name":"a"}]}`:                             `{"type":"resource_link","uri":"file:///a","name":"a"}`,
+	} {
+		code := `const r = await box.raw({ result: ` + result + ` }); return r`
+		if strings.Contains(result, "12345678901234567890") {
+			code = strings.ReplaceAll(code, `"big":12345678901234567890`, `"big":12345678901234567890n`)
+		}
+		if got := r.value(code); got != want {
+			t.Errorf("%s\n got %s\nwant %s", result, got, want)
+		}
+	}
+}
+
+func TestBlocksOfAnAnswer(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	texts, failed := r.run(`console.log("one", { a: 1 }); console.error("two"); await box.text(); await box.text(); await box.echo({}); return 7`)
+	if failed || len(texts) != 3 {
+		t.Fatalf("blocks: %q", texts)
+	}
+	if texts[0] != "7" {
+		t.Errorf("value: %s", texts[0])
+	}
+	if want := "console:\none { a: 1 }\nerror: two"; texts[1] != want {
+		t.Errorf("console: %q, want %q", texts[1], want)
+	}
+	holds(t, texts[2], "3 calls: box.text x2 (", "box.echo (")
+	lacks(t, texts[2], "\n", "note")
+
+	texts, _ = r.run(`box.text(); box.fail(); return 1`)
+	holds(t, texts[1], "error: box.fail was never awaited, and failed: no such record")
+	holds(t, texts[2], "2 calls:", "note: not awaited by the program: 2 calls (box.text, box.fail)")
+}
+
+func TestFailureText(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	texts, failed := r.run("const rows = await box.echo({ rows: [1] });\nconsole.log('seen');\n\nconst n: number = rows.nope.length;\nreturn n")
+	if !failed || len(texts) != 2 {
+		t.Fatalf("blocks: %q", texts)
+	}
+	holds(t, texts[0], "TypeError: cannot read property 'length' of undefined (line 4, column ", "> 4 | const n: number = rows.nope.length;", "^",
+		"1 call was made before it ended", `- box.echo {"rows":[1]} -> ok (`)
+	holds(t, texts[1], "seen")
+
+	text := r.failure("await box.text()\nawait box.fail({ id: 3 })")
+	holds(t, text, "ToolError: no such record (from box.fail) (line 2, column", "> 2 | await box.fail({ id: 3 })", `- box.fail {"id":3} -> failed: no such record`)
+
+	holds(t, r.failure(`return await fetch("https://example.com")`), "fetch is not defined", "hint: fetch is not available", "tools only")
+	holds(t, r.failure(`const x: number = `), "(line 1")
+	holds(t, r.failure(`await new Promise(() => {})`), "never settle", "no call and no timer")
+	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")
+	holds(t, r.failure(`return await box.ecko({})`), "ecko", "echo")
+}
+
+func TestArguments(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	for _, c := range []struct {
+		args map[string]any
+		want string
+	}{
+		{map[string]any{}, "code is missing"},
+		{map[string]any{"code": "1", "languge": "ts"}, `unknown argument "languge"`},
+		{map[string]any{"code": "1", "language": "python"}, `"typescript"`},
+		{map[string]any{"code": "1", "session": "s"}, "sessions aren't available yet"},
+		{map[string]any{"code": "1", "timeout_seconds": -1}, "timeout_seconds"},
+		{map[string]any{"code": "1", "timeout_seconds": "5"}, "timeout_seconds must be a number"},
+		{map[string]any{"code": 1}, "code must be a string"},
+	} {
+		_, err := r.execute(t.Context(), c.args)
+		if e := tool.AsError(err); e == nil || e.Kind != tool.Invalid || !strings.Contains(e.Msg, c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+	_, err := r.x.Execute().Call(t.Context(), &tool.Call{Parent: "ex_1", Arguments: []byte(`{"code":"1"}`), Principal: ann})
+	if err == nil {
+		t.Error("a program could start a program")
+	}
+	holds(t, r.failure(`return await callTool("biplane.execute", { code: "1" })`), "can't start")
+}
+
+func TestImages(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	const image = `{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}`
+	texts, failed := r.run(`const i = await box.raw({ result: { content: [` + image + `] } }); return { i, keys: Object.keys(i), data: await readResult(i.handle) }`)
+	if failed || len(texts) != 2 {
+		t.Fatalf("%q", texts)
+	}
+	holds(t, texts[0], `"type":"image","mimeType":"image/png","size":5,"handle":"res_`, `"data":"aGVsbG8="`)
+	texts, _ = r.run(`const i = await box.raw({ result: { content: [` + image + `] } }); emit(i); return 1`)
+	if last := texts[len(texts)-1]; last != image {
+		t.Errorf("emitted %s", last)
+	}
+	texts, _ = r.run(`return await box.raw({ result: { content: [` + image + `] } })`)
+	if last := texts[len(texts)-1]; last != image {
+		t.Errorf("value emitted as %s", last)
+	}
+	texts, _ = r.run(`emit("res_nothing"); return 1`)
+	holds(t, strings.Join(texts, "\n"), "nothing to show is kept")
+}
+
+func TestCancel(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.execute(ctx, map[string]any{"code": `await Promise.all([box.never(), box.never()])`})
+		done <- err
+	}()
+	eventually(t, "calls are under way", func() bool { return r.in.Load() == 2 })
+	cancel()
+	if err := <-done; err == nil {
+		t.Fatal("a canceled execute answered")
+	}
+	eventually(t, "no call is under way", func() bool { return r.in.Load() == 0 })
+}
