@@ -49,15 +49,16 @@ type Source struct {
 
 // A Catalog is the index of all tools. It is safe for concurrent use.
 type Catalog struct {
-	cfg  Config
-	view atomic.Pointer[View]
+	cfg     Config
+	lexicon func() *lexicon // for search; made when first needed
+	view    atomic.Pointer[View]
 
 	mu sync.Mutex // held while the next view is made
 }
 
 // New makes an empty Catalog.
 func New(cfg Config) *Catalog {
-	c := &Catalog{cfg: cfg}
+	c := &Catalog{cfg: cfg, lexicon: sync.OnceValue(newLexicon)}
 	c.view.Store(c.assemble(nil, nil))
 	return c
 }
@@ -125,6 +126,7 @@ type upstream struct {
 type block struct {
 	tools   []*tool.Tool // by name
 	members []string     // safe names, in the order of tools
+	spelled []string     // names as composed names have them, in the order of tools
 	schemas []*schema    // compiled when first needed, in the order of tools
 
 	once sync.Once
@@ -132,10 +134,11 @@ type block struct {
 }
 
 func newBlock(tools []*tool.Tool) *block {
-	b := &block{tools: tools, schemas: make([]*schema, len(tools))}
+	b := &block{tools: tools, spelled: make([]string, len(tools)), schemas: make([]*schema, len(tools))}
 	names := make([]string, len(tools))
 	for i, t := range tools {
 		names[i] = t.Name
+		b.spelled[i] = composedSpelling(t.Name)
 		b.schemas[i] = &schema{}
 	}
 	b.members = safeNames(names, reservedMembers)

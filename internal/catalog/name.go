@@ -120,12 +120,12 @@ func isIDPart(r rune) bool {
 // [A-Za-z0-9_-] as '_', cut to fit. Names that are cut, or that come out the same, get a suffix made of the exact
 // names. Our own tools have their bare names. With unprefixed, so has every tool whose name no other has.
 func composedNames(all []*upstream, unprefixed bool) []string {
-	bare := map[string]int{}
+	bare := map[string]int{} // how many want a bare name; ours count double
 	var count int
 	for _, u := range all {
 		count += len(u.block.tools)
-		for _, t := range u.block.tools {
-			if n := composedSpelling(t.Name); u.name == Reserved {
+		for _, n := range u.block.spelled {
+			if u.name == Reserved {
 				bare[n] += 2
 			} else if unprefixed && n != "" && len(n) <= maxComposed {
 				bare[n]++
@@ -133,25 +133,24 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 		}
 	}
 	out := make([]string, 0, count)
+	owner := make([]*upstream, 0, count)
 	exact := make([]string, 0, count)
-	fixed := make([]bool, 0, count)
 	taken := make(map[string]int, count)
 	for _, u := range all {
-		for _, t := range u.block.tools {
-			name := composedSpelling(t.Name)
-			own := u.name == Reserved
-			if !own && bare[name] != 1 {
-				name = composedSpelling(u.name) + "_" + name
+		prefix := composedSpelling(u.name) + "_"
+		for i, name := range u.block.spelled {
+			if u.name != Reserved && bare[name] != 1 {
+				name = prefix + name
 			}
-			out, exact, fixed = append(out, name), append(exact, u.name+"\x00"+t.Name), append(fixed, own)
+			out, owner, exact = append(out, name), append(owner, u), append(exact, u.block.tools[i].Name)
 			taken[name]++
 		}
 	}
 	for i, name := range out {
-		if fixed[i] || len(name) <= maxComposed && taken[name] == 1 {
+		if owner[i].name == Reserved || len(name) <= maxComposed && taken[name] == 1 {
 			continue
 		}
-		out[i] = suffixed(name[:min(len(name), composedCut)], exact[i], func(s string) bool { return taken[s] > 0 })
+		out[i] = suffixed(name[:min(len(name), composedCut)], owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })
 		taken[out[i]]++
 	}
 	return out

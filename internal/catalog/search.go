@@ -1,6 +1,247 @@
 package catalog
 
-type docs struct{}
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"sync"
+)
 
-// Search gives the tools that fit the query best.
-func (v *View) Search(query string, limit int) []Hit { return nil }
+// An index answers queries on the tools of one View. It is made when the first query comes.
+//
+// A query is a few terms. For each term, the words of tools that answer it are looked up: the word itself, what the
+// thesaurus has for it, words of like meaning by their vectors, and, for a word that nobody knows, words that differ
+// by a slip of the finger. A tool gets for each term what the best of these is worth in it (BM25F), and for the whole
+// query how near its own meaning is.
+type index struct {
+	once      sync.Once
+	upstreams []*upstream
+	words     wordVectors
+	lexicon   func() *lexicon
+
+	entries  []*Entry
+	names    map[string][]int32 // tools by what they are called, squashed
+	terms    map[string]int32   // by stem
+	surfaces []docTerm          // by term, as all below
+	posts    [][]posting
+	idf      []float32
+
+	centers []float32 // meanings of the tools
+	meant   []int32   // terms whose meaning is known
+	vectors []float32 // their meanings, in this order
+
+	mu         sync.Mutex
+	neighbours map[int][]neighbour // by English word
+}
+
+type posting struct {
+	tool   int32
+	weight float32
+}
+
+// tuning are the ranker's numbers. They were chosen on the development set alone (see TestSearchQuality).
+type tuning struct {
+	K1       float32 // how soon more occurrences count no more (BM25)
+	Synonym  float32 // what a synonym counts, of the word itself
+	Near     float32 // what a word of like meaning counts at most
+	NearFrom float32 // likeness at which it begins to count
+	Center   float32 // what the likeness of the whole counts
+	Typo     float32 // what a word counts that differs by a slip of the finger
+	Weak     float32 // what words count that hardly say anything
+	Rank     float32 // how much it counts that a word is rare in English, not only among the tools
+	Common   float32 // how much stand-ins that are in many tools count less
+	Unknown  float32 // what words count that no tool has
+}
+
+func tuned() tuning {
+	return tuning{K1: 1.5, Synonym: 0.85, Near: 0.65, NearFrom: 0.4, Center: 0.75, Typo: 0.8, Weak: 0.5, Rank: 1, Common: 0.3, Unknown: 0.75}
+}
+
+const (
+	maxQuery      = 2000 // bytes
+	maxQueryWords = 64
+	maxQueryTerms = 16
+	exactName     = 100 // score of a tool whose name is the query
+	faint         = 0.2 // a score below which nothing was really found
+)
+
+// Search gives the tools that fit the query best, best first, at most limit. For a query with a word in it there is
+// always something, if only what is called most alike; for an empty one there is nothing.
+func (v *View) Search(query string, limit int) []Hit {
+	hits, _ := v.find(query, limit)
+	return hits
+}
+
+// find is Search; found says whether the best hit is one, or merely the nearest.
+func (v *View) find(query string, limit int) (hits []Hit, found bool) {
+	if limit <= 0 || len(v.entries) == 0 || len(splitWords(cutQuery(query))) == 0 {
+		return nil, false
+	}
+	x := v.index
+	x.once.Do(x.build)
+	hits = x.search(query, limit, tuned())
+	if hits[0].Score >= faint {
+		return hits, true
+	}
+	for i := range x.entries {
+		e := x.entries[i]
+		s := max(likeness(query, e.Member), likeness(query, e.Path()))
+		hits = append(hits, Hit{e, faint * s})
+	}
+	slices.SortFunc(hits, byScore)
+	slices.SortStableFunc(hits, byScore)
+	return distinct(hits, limit), false
+}
+
+// distinct gives the first n different tools of hits.
+func distinct(hits []Hit, n int) []Hit {
+	seen := map[*Entry]bool{}
+	var out []Hit
+	for _, h := range hits {
+		if len(out) < n && !seen[h.Entry] {
+			seen[h.Entry] = true
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func cutQuery(q string) string { return q[:min(len(q), maxQuery)] }
+
+// build reads the tools.
+func (x *index) build() {
+	x.words = loadVectors()
+	x.terms, x.names = map[string]int32{}, map[string][]int32{}
+	for _, u := range x.upstreams {
+		u.block.once.Do(func() { u.block.docs = newDocs(u.block.tools) })
+		d := u.block.docs
+		ids := make([]int32, len(d.terms))
+		for i, t := range d.terms {
+			id, ok := x.terms[t.stem]
+			if !ok {
+				id = int32(len(x.surfaces))
+				x.terms[t.stem] = id
+				x.surfaces = append(x.surfaces, t)
+				x.posts = append(x.posts, nil)
+			}
+			ids[i] = id
+		}
+		for i, list := range d.lists {
+			n := int32(len(x.entries))
+			e := u.entries[i]
+			x.entries = append(x.entries, e)
+			for _, name := range [...]string{e.Member, e.Path(), e.Composed, e.Tool.Title} {
+				s := string(squash(name))
+				x.names[s] = append(x.names[s], n)
+			}
+			for _, tw := range list {
+				x.posts[ids[tw.term]] = append(x.posts[ids[tw.term]], posting{n, tw.weight})
+			}
+		}
+	}
+	x.weigh()
+}
+
+// weigh sets what follows from all tools together.
+func (x *index) weigh() {
+	n, dims := float64(len(x.entries)), x.words.dims
+	x.idf = make([]float32, len(x.posts))
+	x.centers = make([]float32, len(x.entries)*dims)
+	for id, posts := range x.posts {
+		df := float64(len(posts))
+		x.idf[id] = float32(math.Log(1 + (n-df+0.5)/(df+0.5)))
+		i := x.words.find(x.surfaces[id].surface)
+		if i < 0 {
+			i = x.words.find(x.surfaces[id].stem)
+		}
+		if i < 0 {
+			continue
+		}
+		v := x.words.vector(i)
+		x.meant, x.vectors = append(x.meant, int32(id)), append(x.vectors, v...)
+		for _, p := range posts {
+			add(x.centers[int(p.tool)*dims:][:dims], v, x.idf[id]*p.weight/(1+p.weight))
+		}
+	}
+	for i := range x.entries {
+		normalize(x.centers[i*dims:][:dims])
+	}
+}
+
+// search gives the limit best tools; there is at least one.
+func (x *index) search(query string, limit int, t tuning) []Hit {
+	terms := x.parse(cutQuery(query), t)
+	scores := make([]float32, len(x.entries))
+	best := make([]float32, len(x.entries))
+	center := make([]float32, x.words.dims)
+	var total float32
+	for _, q := range terms {
+		total += q.weight
+		add(center, q.vector, q.weight)
+		if len(q.found) == 0 {
+			continue
+		}
+		clear(best)
+		for term, share := range q.found {
+			for _, p := range x.posts[term] {
+				best[p.tool] = max(best[p.tool], share*p.weight*(t.K1+1)/(t.K1+p.weight))
+			}
+		}
+		add(scores, best, q.weight)
+	}
+	normalize(center)
+	for i := range scores {
+		if total > 0 {
+			scores[i] /= total
+		}
+		scores[i] += t.Center * dot(center, x.centers[i*x.words.dims:])
+	}
+	for _, i := range x.names[string(squash(query))] {
+		scores[i] += exactName
+	}
+	return x.top(scores, limit)
+}
+
+// top gives the limit best tools; of equal ones, the first.
+func (x *index) top(scores []float32, limit int) []Hit {
+	h := make(worst, 0, min(limit, len(scores))+1)
+	for i, s := range scores {
+		if len(h) < limit {
+			heap.Push(&h, scored{int32(i), s})
+		} else if s > h[0].score {
+			h[0] = scored{int32(i), s}
+			heap.Fix(&h, 0)
+		}
+	}
+	out := make([]Hit, len(h))
+	for i := len(h) - 1; i >= 0; i-- {
+		s := heap.Pop(&h).(scored)
+		out[i] = Hit{x.entries[s.tool], float64(s.score)}
+	}
+	return out
+}
+
+type scored struct {
+	tool  int32
+	score float32
+}
+
+// worst is a heap with the worst tool at its root.
+type worst []scored
+
+func (h worst) Len() int { return len(h) }
+func (h worst) Less(i, j int) bool {
+	return h[i].score < h[j].score || h[i].score == h[j].score && h[i].tool > h[j].tool
+}
+func (h worst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push appends x (heap.Interface).
+func (h *worst) Push(x any) { *h = append(*h, x.(scored)) }
+
+// Pop takes the last off (heap.Interface).
+func (h *worst) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	*h = (*h)[:last]
+	return x
+}

@@ -48,6 +48,7 @@ type View struct {
 	byNamespace map[string]*upstream
 	byComposed  map[string]*Entry
 	entries     []*Entry // without those of the reserved upstream
+	index       *index   // for search; Views that have the same entries share it
 }
 
 // Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to be changed.
@@ -185,6 +186,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 			v.entries = append(v.entries, u.entries...)
 		}
 	}
+	v.index = &index{upstreams: v.upstreams, lexicon: c.lexicon}
 	return v
 }
 

@@ -1,0 +1,170 @@
+package catalog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// docs are the words of the tools of one upstream.
+type docs struct {
+	terms []docTerm
+	lists [][]termWeight // by tool
+}
+
+// A docTerm is a word as tools use it.
+type docTerm struct {
+	stem    string
+	surface string // one of the words that have this stem
+}
+
+// A termWeight says how much a term stands out in a tool.
+type termWeight struct {
+	term   int32   // in docs.terms
+	weight float32 // occurrences, weighed by field and its length
+}
+
+// The fields of a tool, with what one occurrence in each counts, how many words the field commonly has, and how much
+// having more of them takes away (as b of BM25F).
+var fields = [...]struct {
+	weight, usual, b float32
+}{
+	fieldName:        {3.0, 3, 0.3},
+	fieldUpstream:    {1.0, 1, 0},
+	fieldTitle:       {2.0, 3, 0.3},
+	fieldDescription: {1.6, 12, 0.5},
+	fieldParameter:   {0.7, 5, 0.6},
+	fieldExplanation: {0.5, 12, 0.6},
+	fieldValue:       {0.5, 6, 0.6},
+	fieldProduct:     {0.6, 3, 0},
+}
+
+const (
+	fieldName = iota
+	fieldUpstream
+	fieldTitle
+	fieldDescription
+	fieldParameter
+	fieldExplanation
+	fieldValue
+	fieldProduct // what the upstream is known to be about
+)
+
+// Bounds on what is indexed of one tool.
+const (
+	maxFieldWords = 400
+	maxFieldBytes = 8 << 10
+)
+
+// newDocs reads the words of tools.
+func newDocs(tools []*tool.Tool) *docs {
+	d := &docs{lists: make([][]termWeight, len(tools))}
+	ids := map[string]int32{}
+	stems := map[string]string{}
+	for i, t := range tools {
+		weights := map[int32]*termWeight{}
+		for field, texts := range toolTexts(t) {
+			d.read(field, texts, weights, ids, stems)
+		}
+		list := make([]termWeight, 0, len(weights))
+		for _, w := range weights {
+			list = append(list, *w)
+		}
+		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
+		d.lists[i] = list
+	}
+	return d
+}
+
+// read adds the words of one field to weights.
+func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, ids map[string]int32, stems map[string]string) {
+	var list []string
+	for _, text := range texts {
+		if len(list) < maxFieldWords {
+			list = append(list, splitWords(text[:min(len(text), maxFieldBytes)])...)
+		}
+	}
+	list = list[:min(len(list), maxFieldWords)]
+	f := fields[field]
+	count := 0
+	for _, w := range list {
+		if !stopWords[w] {
+			count++
+		}
+	}
+	each := f.weight / (1 - f.b + f.b*float32(max(count, 1))/f.usual)
+	for _, w := range list {
+		if stopWords[w] && field != fieldName {
+			continue
+		}
+		s, ok := stems[w]
+		if !ok {
+			s = stem(w)
+			stems[w] = s
+		}
+		id, ok := ids[s]
+		if !ok {
+			id = int32(len(d.terms))
+			ids[s] = id
+			d.terms = append(d.terms, docTerm{stem: s, surface: w})
+		}
+		tw := weights[id]
+		if tw == nil {
+			tw = &termWeight{term: id}
+			weights[id] = tw
+		}
+		tw.weight += each
+	}
+}
+
+// toolTexts gives the texts of a tool by field.
+func toolTexts(t *tool.Tool) [len(fields)][]string {
+	var out [len(fields)][]string
+	out[fieldName] = []string{t.Name}
+	out[fieldUpstream] = []string{t.Upstream}
+	for _, w := range splitWords(t.Upstream) {
+		out[fieldProduct] = append(out[fieldProduct], products[w])
+	}
+	out[fieldTitle] = []string{t.Title}
+	out[fieldDescription] = []string{t.Description}
+	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
+	if len(t.InputSchema) <= maxSchema {
+		if doc, err := d.decode(t.InputSchema); err == nil {
+			schemaTexts(doc, &out, 0)
+		}
+	}
+	return out
+}
+
+// schemaTexts collects the names, explanations and values of parameters, also of those inside of others.
+func schemaTexts(v any, out *[len(fields)][]string, depth int) {
+	s, ok := v.(map[string]any)
+	if !ok || depth > 5 {
+		return
+	}
+	if text, ok := s["description"].(string); ok && depth > 0 {
+		out[fieldExplanation] = append(out[fieldExplanation], text)
+	}
+	values, _ := s["enum"].([]any)
+	for _, v := range append(slices.Clone(values), s["const"]) {
+		if text, ok := v.(string); ok {
+			out[fieldValue] = append(out[fieldValue], text)
+		}
+	}
+	props, _ := s["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(props)) {
+		out[fieldParameter] = append(out[fieldParameter], name)
+		schemaTexts(props[name], out, depth+1)
+	}
+	for _, key := range [...]string{"items", "additionalProperties"} {
+		schemaTexts(s[key], out, depth+1)
+	}
+	for _, key := range [...]string{"anyOf", "oneOf", "allOf"} {
+		forms, _ := s[key].([]any)
+		for _, f := range forms {
+			schemaTexts(f, out, depth+1)
+		}
+	}
+}

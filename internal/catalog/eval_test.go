@@ -1,0 +1,308 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An evalSet is tools and queries, each with the tools that answer it.
+type evalSet struct {
+	view    *View
+	queries []evalQuery
+	hard    []evalQuery // that avoid every word of the tool
+}
+
+type evalQuery struct {
+	text string
+	want []string
+}
+
+func readEval(t testing.TB, name string) evalSet {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", "eval", name+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set evalSet
+	ups := map[string][]*tool.Tool{}
+	for i, line := range strings.Split(string(raw), "\n") {
+		switch {
+		case line == "" || line[0] == '#':
+		case line == "= hard":
+			set.queries, set.hard = nil, set.queries
+		case strings.HasPrefix(line, "tool "):
+			x := parseEvalTool(t, line)
+			ups[x.Upstream] = append(ups[x.Upstream], x)
+		default:
+			text, want, ok := strings.Cut(line, " => ")
+			if !ok {
+				t.Fatalf("%s:%d: %s", name, i+1, line)
+			}
+			set.queries = append(set.queries, evalQuery{text, strings.Split(want, ", ")})
+		}
+	}
+	c := New(Config{})
+	for name, tools := range ups {
+		c.Set(Source{Name: name, Tools: tools, Health: tool.Health{State: tool.Ready}})
+	}
+	set.view = c.View()
+	set.queries, set.hard = set.hard, set.queries
+	for _, q := range slices.Concat(set.queries, set.hard) {
+		for _, w := range q.want {
+			if _, err := set.view.Resolve(w); err != nil {
+				t.Fatalf("%s: %q: %v", name, q.text, err)
+			}
+		}
+	}
+	return set
+}
+
+func parseEvalTool(t testing.TB, line string) *tool.Tool {
+	parts := strings.SplitN(strings.TrimPrefix(line, "tool "), " | ", 3)
+	if len(parts) < 2 {
+		t.Fatal(line)
+	}
+	up, name, _ := strings.Cut(parts[0], ".")
+	props := map[string]any{}
+	if len(parts) == 3 {
+		for _, p := range strings.Split(parts[2], ";") {
+			f := strings.SplitN(strings.TrimSpace(p), ":", 3)
+			if f[0] == "" {
+				continue
+			}
+			prop := map[string]any{}
+			if values, ok := strings.CutPrefix(f[1], "enum("); ok {
+				prop["enum"] = strings.Split(strings.TrimSuffix(values, ")"), ",")
+			} else {
+				prop["type"] = f[1]
+			}
+			if len(f) == 3 {
+				prop["description"] = f[2]
+			}
+			props[f[0]] = prop
+		}
+	}
+	schema, err := json.Marshal(map[string]any{"type": "object", "properties": props})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tool.Tool{Upstream: up, Name: name, Description: strings.TrimSuffix(parts[1], " |"), InputSchema: schema}
+}
+
+func (s evalSet) onlyHard() evalSet { return evalSet{view: s.view, queries: s.hard} }
+
+type ranker func(v *View, query string) []string
+
+// measure gives recall at 1 and 5, and the mean reciprocal rank.
+func measure(set evalSet, rank ranker, miss func(q evalQuery, got []string)) (r1, r5, mrr float64) {
+	for _, q := range set.queries {
+		got := rank(set.view, q.text)
+		at := slices.IndexFunc(got, func(p string) bool { return slices.Contains(q.want, p) })
+		if at >= 0 {
+			mrr += 1 / float64(at+1)
+		}
+		if at == 0 {
+			r1++
+		}
+		if at >= 0 && at < 5 {
+			r5++
+		} else if miss != nil {
+			miss(q, got[:min(5, len(got))])
+		}
+	}
+	n := float64(len(set.queries))
+	return r1 / n, r5 / n, mrr / n
+}
+
+func ours(t tuning) ranker {
+	return func(v *View, query string) []string {
+		v.Search(query, 1)
+		var out []string
+		for _, h := range v.index.search(query, 1000, t) {
+			out = append(out, h.Entry.Tool.Path())
+		}
+		return out
+	}
+}
+
+// bm25 is the usual ranker, as a measure: on name and description, or also on parameters (as BM25F).
+func bm25(parameters bool) ranker {
+	return func(v *View, query string) []string {
+		type doc map[string]float64
+		docs := make([]doc, len(v.entries))
+		df := map[string]float64{}
+		var total float64
+		sizes := make([]float64, len(docs))
+		for i, e := range v.entries {
+			docs[i] = doc{}
+			texts := toolTexts(e.Tool)
+			for f, w := range map[int]float64{fieldName: 1, fieldDescription: 1, fieldParameter: 0.5, fieldExplanation: 0.5, fieldUpstream: 1} {
+				if !parameters && f != fieldName && f != fieldDescription {
+					continue
+				}
+				if parameters && f == fieldName {
+					w = 2
+				}
+				for _, x := range splitWords(strings.Join(texts[f], " ")) {
+					if !stopWords[x] {
+						docs[i][stem(x)] += w
+						sizes[i] += w
+					}
+				}
+			}
+			total += sizes[i]
+			for x := range docs[i] {
+				df[x]++
+			}
+		}
+		hits := make([]Hit, len(docs))
+		for i := range docs {
+			hits[i].Entry = v.entries[i]
+			for _, x := range splitWords(query) {
+				tf := docs[i][stem(x)]
+				if stopWords[x] || tf == 0 {
+					continue
+				}
+				idf := math.Log(1 + (float64(len(docs))-df[stem(x)]+0.5)/(df[stem(x)]+0.5))
+				hits[i].Score += idf * tf * 2.2 / (tf + 1.2*(0.25+0.75*sizes[i]/(total/float64(len(docs)))))
+			}
+		}
+		hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Score == 0 })
+		slices.SortFunc(hits, byScore)
+		var out []string
+		for _, h := range hits {
+			out = append(out, h.Entry.Tool.Path())
+		}
+		return out
+	}
+}
+
+// covered is a ranker that many gateways have: words found count by field, and all must be found.
+func covered(v *View, query string) []string {
+	var asked []string
+	for _, w := range splitWords(query) {
+		if !stopWords[w] {
+			asked = append(asked, w)
+		}
+	}
+	var hits []Hit
+	for _, e := range v.entries {
+		texts := toolTexts(e.Tool)
+		name, desc := strings.ToLower(texts[fieldName][0]), strings.ToLower(texts[fieldDescription][0])
+		score, found := 0.0, 0
+		for _, w := range asked {
+			s := 0.0
+			if strings.Contains(name, w) {
+				s += 3
+			}
+			if strings.Contains(desc, w) {
+				s++
+			}
+			if s > 0 {
+				found++
+			}
+			score += s
+		}
+		if found*2 >= len(asked) && score > 0 {
+			hits = append(hits, Hit{e, score})
+		}
+	}
+	slices.SortFunc(hits, byScore)
+	var out []string
+	for _, h := range hits {
+		out = append(out, h.Entry.Tool.Path())
+	}
+	return out
+}
+
+// withTypos gives the queries of set with one slip of the finger each, in a word of five letters or more.
+func withTypos(set evalSet) evalSet {
+	r := rand.New(rand.NewPCG(1, 2))
+	out := evalSet{view: set.view}
+	for _, q := range set.queries {
+		list := strings.Fields(q.text)
+		var long []int
+		for i, w := range list {
+			if len(w) >= 5 {
+				long = append(long, i)
+			}
+		}
+		if len(long) > 0 {
+			i := long[r.IntN(len(long))]
+			w := []byte(list[i])
+			k := 1 + r.IntN(len(w)-2)
+			switch r.IntN(3) {
+			case 0:
+				w[k], w[k+1] = w[k+1], w[k]
+			case 1:
+				w = slices.Delete(w, k, k+1)
+			default:
+				w = slices.Insert(w, k, w[k])
+			}
+			list[i] = string(w)
+		}
+		out.queries = append(out.queries, evalQuery{strings.Join(list, " "), q.want})
+	}
+	return out
+}
+
+func TestSearchQuality(t *testing.T) {
+	dev, software, work := readEval(t, "dev"), readEval(t, "heldout-software"), readEval(t, "heldout-work")
+	sets := []struct {
+		name string
+		set  evalSet
+		held bool
+	}{
+		{"dev (tuned on)", dev, false},
+		{"dev, hard (tuned on)", dev.onlyHard(), false},
+		{"held out: software", software, true},
+		{"held out: work", work, true},
+		{"held out: software, typos", withTypos(software), false},
+		{"held out: work, typos", withTypos(work), false},
+		{"held out: software, hard", software.onlyHard(), false},
+		{"held out: work, hard", work.onlyHard(), false},
+	}
+	rankers := []struct {
+		name string
+		rank ranker
+	}{
+		{"terms, covered", covered},
+		{"BM25 name+description", bm25(false)},
+		{"BM25F with parameters", bm25(true)},
+		{"search", ours(tuned())},
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%-32s %-24s %9s %9s %6s\n", "set", "ranker", "recall@1", "recall@5", "MRR")
+	for _, s := range sets {
+		for _, r := range rankers {
+			r1, r5, mrr := measure(s.set, r.rank, nil)
+			fmt.Fprintf(&b, "%-32s %-24s %9.2f %9.2f %6.2f\n", s.name, r.name, r1, r5, mrr)
+			if s.held && r.name == "search" && r5 < 0.80 {
+				t.Errorf("%s: recall@5 is %.2f, less than 0.80", s.name, r5)
+			}
+		}
+	}
+	t.Log(b.String())
+}
+
+// BIPLANE_EVAL=misses shows what the development set misses.
+func TestSearchMisses(t *testing.T) {
+	if os.Getenv("BIPLANE_EVAL") == "" {
+		t.Skip("shows the misses on the development set where BIPLANE_EVAL is set")
+	}
+	measure(readEval(t, "dev").onlyHard(), ours(tuned()), func(q evalQuery, got []string) {
+		t.Logf("%-70s want %v got %v", q.text, q.want, got)
+	})
+}
+
+var _ = cmp.Compare[int]

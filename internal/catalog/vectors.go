@@ -1,0 +1,109 @@
+package catalog
+
+import (
+	_ "embed"
+	"math"
+)
+
+// vectorData holds words and what they mean, as vectors: words that are used alike point the same way. Its origin,
+// licence and how it was made are in third_party/wordvectors.
+//
+// It is "BWV1", the number of words n and of dimensions d, n+1 offsets of words, n ranks by frequency (uint16), the words in
+// alphabetic order, and n*d components (int8); all numbers are little-endian, without a sign the others have 4 bytes.
+//
+//go:embed vectors.bin
+var vectorData string
+
+// wordVectors reads vectorData in place.
+type wordVectors struct {
+	n, dims                     int
+	offsets, ranks, text, parts string
+}
+
+// loadVectors gives the embedded vectors. It copies nothing.
+func loadVectors() wordVectors {
+	const head = 12
+	w := wordVectors{n: le32(vectorData[4:]), dims: le32(vectorData[8:])}
+	w.offsets = vectorData[head : head+4*(w.n+1)]
+	w.ranks = vectorData[head+len(w.offsets):][:2*w.n]
+	w.text = vectorData[head+len(w.offsets)+len(w.ranks):][:le32(w.offsets[4*w.n:])]
+	w.parts = vectorData[head+len(w.offsets)+len(w.ranks)+len(w.text):]
+	return w
+}
+
+func le32(s string) int { return int(s[0]) | int(s[1])<<8 | int(s[2])<<16 | int(s[3])<<24 }
+
+func (w wordVectors) word(i int) string {
+	return w.text[le32(w.offsets[4*i:]):le32(w.offsets[4*i+4:])]
+}
+
+// find gives the number of a word, or -1.
+func (w wordVectors) find(word string) int {
+	if i := w.from(word); i < w.n && w.word(i) == word {
+		return i
+	}
+	return -1
+}
+
+// from gives the number of the first word that is not before word.
+func (w wordVectors) from(word string) int {
+	lo, hi := 0, w.n
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if w.word(mid) < word {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// rank says how many words are more frequent than word i in English; at most 65535.
+func (w wordVectors) rank(i int) int { return int(w.ranks[2*i]) | int(w.ranks[2*i+1])<<8 }
+
+// vector gives the vector of word i, of length 1.
+func (w wordVectors) vector(i int) []float32 {
+	out := make([]float32, w.dims)
+	part := w.parts[i*w.dims:][:w.dims]
+	for k := range out {
+		out[k] = float32(int8(part[k]))
+	}
+	normalize(out)
+	return out
+}
+
+// normalize makes v a vector of length 1, if it has a length.
+func normalize(v []float32) {
+	n := math.Sqrt(float64(dot(v, v)))
+	if n == 0 {
+		return
+	}
+	for k := range v {
+		v[k] /= float32(n)
+	}
+}
+
+// dot gives the inner product; b is at least as long as a.
+func dot(a, b []float32) float32 {
+	var s0, s1, s2, s3 float32
+	b = b[:len(a)]
+	for len(a) >= 8 && len(b) >= 8 {
+		s0 += a[0]*b[0] + a[4]*b[4]
+		s1 += a[1]*b[1] + a[5]*b[5]
+		s2 += a[2]*b[2] + a[6]*b[6]
+		s3 += a[3]*b[3] + a[7]*b[7]
+		a, b = a[8:], b[8:]
+	}
+	for i := range a {
+		s0 += a[i] * b[i]
+	}
+	return s0 + s1 + s2 + s3
+}
+
+// add adds b times by to a, of the same length; b may also be nil.
+func add(a, b []float32, by float32) {
+	for i := range b {
+		a[i] += b[i] * by
+	}
+}
