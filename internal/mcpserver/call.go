@@ -93,7 +93,9 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	if c := clientOf(ctx); c != nil {
+		defer context.AfterFunc(c.ctx, cancel)()
+	}
 
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
 	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {

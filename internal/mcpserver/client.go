@@ -14,14 +14,17 @@ import (
 // request of 2026-07-28. The transports put it into the connection's context.
 type client struct {
 	principal tool.Principal
+	ctx       context.Context        // done when the connection is over, and with it all its calls
 	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
 }
 
 type clientKey struct{}
 
-// withClient gives a context for a connection that p makes.
-func withClient(ctx context.Context, p tool.Principal) context.Context {
-	return context.WithValue(ctx, clientKey{}, &client{principal: p})
+// withClient gives a context for a connection that p makes. gone must be called when the connection is over.
+func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
+	c := &client{principal: p}
+	c.ctx, gone = context.WithCancel(s.ctx)
+	return context.WithValue(ctx, clientKey{}, c), gone
 }
 
 // clientOf gives the client of a connection's context; nil if there is none.

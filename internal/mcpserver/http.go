@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,6 +33,7 @@ type handler struct {
 	stateless http.Handler
 	sessions  *sessions
 	slots     chan struct{} // one for each request under way
+	held      atomic.Int64  // bytes of bodies
 	versions  []string      // spoken here, newest first
 }
 
@@ -103,47 +105,50 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	r = r.WithContext(withClient(r.Context(), p))
+	ctx, gone := h.srv.withClient(r.Context(), p)
+	r = r.WithContext(ctx)
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
 	defer bounded.finish()
-	if r.Method == http.MethodPost {
-		h.post(bounded, r, p)
-		return
+	if r.Method != http.MethodPost {
+		h.other(bounded, r, p)
+	} else if h.post(bounded, r, p, gone) {
+		return // the connection is a session now, and lasts
 	}
-	h.other(bounded, r, p)
+	gone()
 }
 
-// post answers a message.
-func (h *handler) post(w *writer, r *http.Request, p tool.Principal) {
-	body, ok := h.body(w, r)
+// post answers a message. It says whether that opened a session, which takes gone.
+func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()) (opened bool) {
+	body, release, ok := h.body(w, r)
+	defer release()
 	if !ok {
-		return
+		return false
 	}
 	e, bad := readEnvelope(body)
 	if bad != nil {
 		refuse(w, http.StatusBadRequest, e.id, bad.Code, bad.Message)
-		return
+		return false
 	}
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
 		h.unsupported(w, e, version)
-		return
+		return false
 	}
 	if modern(version) || e.version != "" {
 		if msg := h.checkHeaders(r, e, p); msg != "" {
 			refuse(w, http.StatusBadRequest, e.id, mcp.CodeHeaderMismatch, msg)
-			return
+			return false
 		}
 		h.stateless.ServeHTTP(w, withoutArguments(r, body, e))
-		return
+		return false
 	}
 	r = withBody(r, body)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients take for a broken transport.
 		refuse(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
-		return
+		return false
 	}
-	h.inSession(w, r, e, p)
+	return h.inSession(w, r, e, p, gone)
 }
 
 type argumentsKey struct{}
@@ -170,42 +175,43 @@ var legacyMethods = []string{
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 }
 
-// inSession answers a message of a revision with sessions.
-func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal) {
-	id := r.Header.Get(sessionHeader)
-	switch {
-	case id != "":
+// inSession answers a message of a revision with sessions. It says whether that opened one, which takes gone.
+func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal, gone func()) (opened bool) {
+	if id := r.Header.Get(sessionHeader); id != "" {
 		if !h.sessions.begin(id, p) {
 			refuse(w, http.StatusNotFound, e.id, jsonrpc.CodeInvalidRequest, "session not found: send initialize to open a new one")
-			return
+			return false
 		}
 		defer h.sessions.end(id)
-	case e.method != "initialize":
+		h.stateful.ServeHTTP(w, r)
+		return false
+	}
+	if e.method != "initialize" {
 		refuse(w, http.StatusBadRequest, e.id, jsonrpc.CodeInvalidRequest,
 			"no "+sessionHeader+" header: open a session with initialize, or send "+versionHeader+": "+firstModern)
-		return
-	case !h.sessions.reserve():
+		return false
+	}
+	if !h.sessions.reserve() {
 		h.busy(w, "too many sessions are open: try again later")
-		return
-	default:
-		// The client may use the session as soon as it has read the header.
-		w.before = func(header http.Header) {
-			if id = header.Get(sessionHeader); id != "" {
-				h.sessions.opened(id, p)
-			}
+		return false
+	}
+	var id string
+	w.before = func(header http.Header) { // the client may use the session as soon as it has read the header
+		if id = header.Get(sessionHeader); id != "" {
+			h.sessions.opened(id, p, gone)
 		}
-		defer func() {
-			switch {
-			case id == "":
-				h.sessions.release()
-			case h.session(id) == nil: // initialize failed
-				h.sessions.remove(id)
-			default:
-				h.sessions.end(id)
-			}
-		}()
 	}
 	h.stateful.ServeHTTP(w, r)
+	switch {
+	case id == "":
+		h.sessions.release()
+		return false
+	case h.session(id) == nil: // initialize failed
+		h.sessions.remove(id)
+	default:
+		h.sessions.end(id)
+	}
+	return true
 }
 
 // other answers GET (the stream of a session), DELETE (its end), and refuses all else.
@@ -229,37 +235,67 @@ func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 		return
 	}
 	defer h.sessions.end(id)
-	h.stateful.ServeHTTP(w, r)
 	if r.Method == http.MethodDelete {
-		h.sessions.remove(id)
+		h.sessions.remove(id) // first, so that the SDK doesn't wait for calls that nobody wants
 	}
+	h.stateful.ServeHTTP(w, r)
 }
 
-// body reads a request's body within the bounds of size and time, or answers that it can't be had.
-func (h *handler) body(w *writer, r *http.Request) ([]byte, bool) {
+// body reads a request's body within the bounds of size, time and memory, or answers that it can't be had. The body
+// counts as held until release.
+func (h *handler) body(w *writer, r *http.Request) (body []byte, release func(), ok bool) {
 	limits := h.srv.cfg.Limits
+	held := &holder{total: &h.held, limit: limits.Memory}
 	if r.ContentLength > limits.Body {
 		hangUp(w)
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
-		return nil, false
+		return nil, held.release, false
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
 	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime)) // not every ResponseWriter can; then the server's own bounds hold
-	body, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body))
+	held.r = http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body)
+	body, err := io.ReadAll(held)
 	_ = rc.SetReadDeadline(time.Time{})
 	var big *http.MaxBytesError
 	switch {
 	case errors.As(err, &big):
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
+	case errors.Is(err, errMemory):
+		h.busy(w, "too much is being sent at once: try again")
 	case err != nil:
 		hangUp(w)
 		refuse(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 	case len(body) == 0:
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
 	default:
-		return body, true
+		return body, held.release, true
 	}
-	return nil, false
+	return nil, held.release, false
+}
+
+var errMemory = errors.New("too many bytes of bodies are held")
+
+// A holder counts what it reads into a total, and refuses to go over a limit.
+type holder struct {
+	r     io.Reader
+	n     int64
+	total *atomic.Int64
+	limit int64
+}
+
+// Read reads.
+func (h *holder) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.n += int64(n)
+	if h.total.Add(int64(n)) > h.limit {
+		return n, errMemory
+	}
+	return n, err
+}
+
+func (h *holder) release() {
+	h.total.Add(-h.n)
+	h.n = 0
 }
 
 // hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the body first.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -334,6 +335,62 @@ func TestFloods(t *testing.T) {
 	wg.Wait()
 }
 
+func TestBodiesAreBoundedTogether(t *testing.T) {
+	cfg := config(newDoor(), mcpserver.Code)
+	cfg.Limits.Memory = 1 << 10
+	p := startHTTP(t, mcpserver.New(cfg), "2026-07-28")
+	for range 3 { // what was held is given back
+		res := p.post(t, request(1, "tools/list", `{"x":"`+strings.Repeat("x", 1<<10)+`"}`, p.version), nil)
+		if drain(t, res); res.StatusCode != 503 {
+			t.Errorf("over the bound: %d", res.StatusCode)
+		}
+		res = p.post(t, request(1, "tools/list", `{"x":"`+strings.Repeat("x", 1<<8)+`"}`, p.version), nil)
+		if drain(t, res); res.StatusCode != 200 {
+			t.Errorf("within the bound: %d", res.StatusCode)
+		}
+	}
+}
+
+// The end of a session cancels its calls; a lost connection doesn't, since the client may come back (2025-11-25,
+// basic/transports).
+func TestDeleteCancels(t *testing.T) {
+	d := newDoor()
+	started, over := make(chan struct{}), make(chan struct{})
+	d.handle("up.echo", func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		close(started)
+		<-ctx.Done()
+		close(over)
+		return nil, ctx.Err()
+	})
+	p := startHTTP(t, mcpserver.New(config(d, mcpserver.Code)), "2025-11-25")
+	ctx, cancel := context.WithCancel(t.Context())
+	req, _ := http.NewRequestWithContext(ctx, "POST", p.url, strings.NewReader(request(99, "tools/call", `{"name":"up_echo"}`, p.version)))
+	p.header(t, req.Header, "")
+	go func() { <-started; cancel() }()
+	if res, err := p.client.Do(req); err == nil {
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}
+	if res, _ := p.call(t, "ping", ""); !strings.Contains(res, `"result":{}`) {
+		t.Errorf("ping: %s", res)
+	}
+	select {
+	case <-over:
+		t.Error("a lost connection canceled the call")
+	default:
+	}
+	req, _ = http.NewRequest("DELETE", p.url, nil)
+	req.Header.Set("Mcp-Session-Id", p.session)
+	res, err := p.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drain(t, res); res.StatusCode != 204 {
+		t.Errorf("DELETE: %d", res.StatusCode)
+	}
+	<-over
+}
+
 func TestDisconnectCancels(t *testing.T) {
 	d := newDoor()
 	started, over := make(chan struct{}), make(chan error, 1)
@@ -433,9 +490,15 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := <-stdio.done; err != nil {
 		t.Errorf("stdio: %v", err)
 	}
-	if res := modern.post(t, request(1, "tools/list", "", modern.version), nil); res.StatusCode != 503 {
+	res := modern.post(t, request(1, "tools/list", "", modern.version), nil)
+	if drain(t, res); res.StatusCode != 503 {
 		t.Errorf("after Close: %d", res.StatusCode)
 	}
+	eventually(t, "no goroutine is left", func() bool {
+		buf := make([]byte, 1<<20)
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		return !strings.Contains(stacks, "go-sdk/") && !strings.Contains(stacks, "mcpserver.(*")
+	})
 	if err := s.ServeStdio(t.Context(), strings.NewReader(""), io.Discard); err == nil {
 		t.Error("stdio after Close")
 	}

@@ -74,7 +74,8 @@ type Limits struct {
 	Body         int64         // bytes of one message; default 4 MiB
 	BodyTime     time.Duration // for a request body to arrive; default 30 s
 	WriteTime    time.Duration // for a client to take one write; default 30 s
-	Requests     int           // HTTP requests under way, streams included; default 1,024
+	Memory       int64         // bytes of HTTP request bodies held at once; default 64 MiB
+	Requests     int           // HTTP requests under way, streams included; default 4,096
 	Calls        int           // calls of tools under way; default 512
 	Sessions     int           // sessions of the revisions up to 2025-11-25; default 1,000
 	SessionIdle  time.Duration // after which a session without requests is closed; default 30 min
@@ -136,7 +137,8 @@ func (c *Config) setDefaults() {
 	or(&l.Body, 4<<20)
 	or(&l.BodyTime, 30*time.Second)
 	or(&l.WriteTime, 30*time.Second)
-	or(&l.Requests, 1024)
+	or(&l.Requests, 4096)
+	or(&l.Memory, 64<<20)
 	or(&l.Calls, 512)
 	or(&l.Sessions, 1000)
 	or(&l.SessionIdle, 30*time.Minute)

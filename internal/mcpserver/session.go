@@ -27,6 +27,7 @@ type session struct {
 	active int    // requests under way
 	used   time.Time
 	timer  *time.Timer // runs out when the session was idle for too long; stopped while active
+	gone   func()      // cancels its calls
 }
 
 // graceIdle is how long a session must have been without requests before it may be closed to make room.
@@ -67,12 +68,13 @@ func (t *sessions) release() {
 	t.opening--
 }
 
-// opened turns what reserve took into an open session, with the request that opens it under way.
-func (t *sessions) opened(id string, p tool.Principal) {
+// opened turns what reserve took into an open session, with the request that opens it under way. gone is called when the
+// session ends.
+func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.opening--
-	s := &session{owner: p.ID, active: 1, used: time.Now()}
+	s := &session{owner: p.ID, active: 1, used: time.Now(), gone: gone}
 	s.timer = time.AfterFunc(t.idle, func() { t.expire(id) })
 	s.timer.Stop()
 	t.open[id] = s
@@ -107,14 +109,19 @@ func (t *sessions) end(id string) {
 	}
 }
 
-// remove forgets a session that its client has closed.
+// remove forgets a session that its client closes, and cancels its calls.
 func (t *sessions) remove(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.open[id]; s != nil {
-		s.timer.Stop()
-		delete(t.open, id)
+		t.forgetLocked(id, s)
 	}
+}
+
+func (t *sessions) forgetLocked(id string, s *session) {
+	s.timer.Stop()
+	s.gone()
+	delete(t.open, id)
 }
 
 func (t *sessions) expire(id string) {
@@ -127,8 +134,7 @@ func (t *sessions) expire(id string) {
 
 // dropLocked closes a session without waiting for it.
 func (t *sessions) dropLocked(id string) {
-	t.open[id].timer.Stop()
-	delete(t.open, id)
+	t.forgetLocked(id, t.open[id])
 	t.wg.Go(func() { t.close(id) })
 }
 

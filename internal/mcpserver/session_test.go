@@ -20,7 +20,7 @@ func TestSessionTable(t *testing.T) {
 			if !table.reserve() {
 				return false
 			}
-			table.opened(id, ann)
+			table.opened(id, ann, func() {})
 			table.end(id)
 			return true
 		}

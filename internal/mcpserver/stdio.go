@@ -27,7 +27,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if s.ctx.Err() != nil {
 		return errors.New("mcpserver: closed")
 	}
-	ctx = withClient(ctx, s.cfg.Local)
+	ctx, gone := s.withClient(ctx, s.cfg.Local)
+	defer gone()
 	c := newConn(in, out, s.cfg.Limits)
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {
