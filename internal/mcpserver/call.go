@@ -55,14 +55,14 @@ func (r *callResult) MarshalJSON() ([]byte, error) {
 		return r.raw, nil
 	}
 	raw := r.raw
-	ms, _ := members(raw)
+	ms, _ := parts(raw)
 	if info, ok := r.Meta[mcp.MetaKeyServerInfo]; ok {
 		value, err := tool.Marshal(info)
 		if err != nil {
 			return nil, err
 		}
 		raw = addMeta(raw, ms, mcp.MetaKeyServerInfo, value)
-		ms, _ = members(raw)
+		ms, _ = parts(raw)
 	}
 	if field(raw, ms, "resultType") == nil {
 		raw = insert(raw, ms, "resultType", []byte(`"complete"`))
@@ -76,7 +76,7 @@ func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.Ra
 	if meta == nil {
 		return insert(raw, ms, "_meta", insert([]byte("{}"), nil, key, value))
 	}
-	inner, ok := members(meta)
+	inner, ok := parts(meta)
 	if !ok || field(meta, inner, key) != nil {
 		return raw
 	}

@@ -36,7 +36,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	if !json.Valid(raw) {
 		return e, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "message is not valid JSON"}
 	}
-	ms, ok := members(raw)
+	ms, ok := parts(raw)
 	if !ok {
 		if bytes.TrimLeft(raw, " \t\r\n")[0] == '[' {
 			return e, nil
@@ -49,7 +49,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	}
 	e.method = text(field(raw, ms, "method"))
 	params := field(raw, ms, "params")
-	pm, _ := members(params)
+	pm, _ := parts(params)
 	e.name = text(field(params, pm, "name"))
 	if e.args = field(params, pm, "arguments"); e.args != nil {
 		// A field is a part of its object's bytes: what is left of their capacity says where.
@@ -57,7 +57,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 		e.argsAt = [2]int{at, at + len(e.args)}
 	}
 	if meta := field(params, pm, "_meta"); meta != nil {
-		mm, _ := members(meta)
+		mm, _ := parts(meta)
 		e.version = text(field(meta, mm, mcp.MetaKeyProtocolVersion))
 	}
 	return e, nil

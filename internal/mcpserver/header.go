@@ -107,7 +107,7 @@ type headerSchema struct {
 
 // check compares the headers with the arguments, through all depths of an object's properties.
 func (s headerSchema) check(header http.Header, args json.RawMessage, path string) string {
-	ms, _ := members(args)
+	ms, _ := parts(args)
 	for key, prop := range s.Properties {
 		value := field(args, ms, key)
 		if name, ok := prop.Header.(string); ok && name != "" {

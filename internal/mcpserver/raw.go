@@ -17,11 +17,15 @@ func members(raw []byte) (ms []member, ok bool) {
 	if !json.Valid(raw) {
 		return nil, false
 	}
+	return parts(raw)
+}
+
+// parts is members for what is known to be valid JSON, or empty: no index in it runs over the end.
+func parts(raw []byte) (ms []member, ok bool) {
 	i := skipSpace(raw, 0)
-	if raw[i] != '{' {
+	if i == len(raw) || raw[i] != '{' {
 		return nil, false
 	}
-	// From here on raw is known to be valid, so no index below runs over its end.
 	for i = skipSpace(raw, i+1); raw[i] != '}'; {
 		if raw[i] == ',' {
 			i = skipSpace(raw, i+1)
