@@ -113,6 +113,8 @@ type RunRequest struct {
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 	// NoWait asks for an answer within 50 seconds, whether the program has ended or not.
 	NoWait bool `json:"no_wait,omitempty"`
+	// Tokens asks for Execution.Tokens to be counted, which takes a moment.
+	Tokens bool `json:"tokens,omitempty"`
 }
 
 // An Execution is one run of a program.
@@ -126,8 +128,8 @@ type Execution struct {
 	Notes   []string        `json:"notes,omitempty"` // what to know: calls never awaited, doubts about the program
 	Tier    string          `json:"tier"`
 	Session string          `json:"session"`
-	MS      int64           `json:"ms"` // wall time
-	Tokens  Tokens          `json:"tokens"`
+	MS      int64           `json:"ms"`               // wall time
+	Tokens  *Tokens         `json:"tokens,omitempty"` // where they were asked for
 }
 
 // A ProgramError is why a program failed.

@@ -70,9 +70,9 @@ func (c *Client) Run(ctx context.Context, r RunRequest) (*Execution, error) {
 	return ask[*Execution](ctx, c, http.MethodPost, "/executions", body)
 }
 
-// Execution gives an execution that was begun before.
+// Execution gives an execution that was begun before, with its tokens counted.
 func (c *Client) Execution(ctx context.Context, id string) (*Execution, error) {
-	return get[*Execution](ctx, c, "/executions/"+url.PathEscape(id))
+	return get[*Execution](ctx, c, "/executions/"+url.PathEscape(id)+"?tokens=true")
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +52,7 @@ func configCheckCommand(a *app) *cobra.Command {
 			case err != nil:
 				return err
 			default:
-				r.OK, r.File = true, s.File
+				r.OK, r.File = true, relative(s.File)
 				r.Warnings = append(r.Warnings, s.Warnings...)
 			}
 			if perr := a.print(output, r, func(w io.Writer) { a.checkTable(w, r, s) }); perr != nil {
@@ -67,6 +69,19 @@ func configCheckCommand(a *app) *cobra.Command {
 	}
 	addOutput(c, &output)
 	return c
+}
+
+// relative is a path as people write it: from the working folder, if it is below that.
+func relative(path string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	rel, err := filepath.Rel(wd, path)
+	if path == "" || err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	return rel
 }
 
 func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {

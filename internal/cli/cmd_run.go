@@ -35,7 +35,7 @@ the calls it made to standard error.`,
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := api.RunRequest{Code: code, Language: language, Session: session, TimeoutSeconds: timeout.Seconds()}
+			req := api.RunRequest{Code: code, Language: language, Session: session, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
 			switch given := cmd.Flags().Changed("code"); {
 			case given && len(args) > 0:
 				return usage("give either a file or -c, not both")

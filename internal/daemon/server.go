@@ -228,7 +228,9 @@ func hide(s string) string {
 	if strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") && strings.Count(s, "${") == 1 && !strings.Contains(s, ":-") || s == "" {
 		return s
 	}
-	if name, _, ok := strings.Cut(s, ":-"); ok && strings.HasPrefix(s, "${") && strings.Count(s, "${") == 1 && strings.HasSuffix(s, "}") {
+	if name, def, ok := strings.Cut(s, ":-"); ok && def == "}" {
+		return s
+	} else if ok && strings.HasPrefix(s, "${") && strings.Count(s, "${") == 1 && strings.HasSuffix(s, "}") {
 		return name + ":-" + secret + "}"
 	}
 	return secret

@@ -41,7 +41,7 @@ func addServers(s *Settings, u *upstreams) error {
 		err := u.add(c.shown.Type, target, c.Name, func(changed func()) (upstream.Upstream, error) {
 			return mcp.New(mcp.Config{
 				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout,
-				OnChange: changed, Log: u.log.With("upstream", c.Name), ClientName: "biplane", ClientVersion: u.version,
+				OnChange: changed, Log: u.log, ClientName: "biplane", ClientVersion: u.version,
 			})
 		})
 		if err != nil {
@@ -63,14 +63,13 @@ type upstreams struct {
 
 	mu        sync.Mutex
 	connects  map[string]bool // still connecting for the first time
-	states    map[string]tool.State
 	lastTools map[string][]*tool.Tool
 }
 
 func newUpstreams(s *Settings, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
 	u := &upstreams{
 		log: log, version: version, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
-		connects: map[string]bool{}, states: map[string]tool.State{}, lastTools: map[string][]*tool.Tool{},
+		connects: map[string]bool{}, lastTools: map[string][]*tool.Tool{},
 	}
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
@@ -124,31 +123,14 @@ func (u *upstreams) update(s *source) {
 	name, snap := s.up.Name(), s.up.Snapshot()
 	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: snap.Tools, Health: snap.Health})
 	u.mu.Lock()
-	before, news := u.states[name], len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
-	u.states[name], u.lastTools[name] = snap.Health.State, snap.Tools
+	news := len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
+	u.lastTools[name] = snap.Tools
 	u.mu.Unlock()
-	if before != snap.Health.State {
-		u.tell(name, snap)
-	}
 	if news {
 		u.changed()
 	}
 	if snap.Health.State != tool.Connecting {
 		u.settle(name)
-	}
-}
-
-// tell says in the log how an upstream is now.
-func (u *upstreams) tell(name string, snap upstream.Snapshot) {
-	switch snap.Health.State {
-	case tool.Connecting:
-	case tool.Ready:
-		u.log.Info("upstream ready", "upstream", name, "tools", len(snap.Tools), "server", snap.Server, "protocol", snap.Protocol)
-		for _, b := range snap.Broken {
-			u.log.Warn("tool left out", "upstream", name, "tool", b.Tool, "reason", b.Reason)
-		}
-	default:
-		u.log.Warn("upstream "+string(snap.Health.State), "upstream", name, "reason", snap.Health.Reason)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	s.answer(w, id)
+	s.answer(w, id, req.Tokens)
 }
 
 // execute calls execute or resume, and gives what its answer says of the execution.
@@ -63,25 +63,32 @@ func (s *Server) execute(ctx context.Context, path string, args map[string]any) 
 	return v.Meta.Execution.ID, v.Meta.Execution.State, nil
 }
 
-func (s *Server) execution(w http.ResponseWriter, r *http.Request) { s.answer(w, r.PathValue("id")) }
+func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
+	s.answer(w, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
+}
 
-func (s *Server) answer(w http.ResponseWriter, id string) {
+func (s *Server) answer(w http.ResponseWriter, id string, tokens bool) {
 	x, ok := s.cfg.Execution(id)
 	if !ok {
 		fail(w, tool.Errorf(tool.NotFound, "no execution %s is known here: it is too old, or of another process", id))
 		return
 	}
-	if _, err := x.Count(); err != nil {
-		s.log.Warn("count tokens", "execution", id, "err", err)
+	out := wire(x)
+	if tokens {
+		if t, err := x.Count(); err != nil {
+			s.log.Warn("count tokens", "execution", id, "err", err)
+		} else {
+			out.Tokens = &api.Tokens{Returned: t.Returned, KeptOut: t.KeptOut}
+		}
 	}
-	write(w, http.StatusOK, wire(x))
+	write(w, http.StatusOK, out)
 }
 
 // wire gives an execution as the API shows it.
 func wire(x *executor.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Notes: x.Notes, Tier: x.Tier.String(), Session: x.Session, MS: x.MS,
-		Console: []api.ConsoleLine{}, Calls: []api.CallLine{}, Tokens: api.Tokens{Returned: x.Tokens.Returned, KeptOut: x.Tokens.KeptOut},
+		Console: []api.ConsoleLine{}, Calls: []api.CallLine{},
 	}
 	if e := x.Error; e != nil {
 		out.Error = &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame}

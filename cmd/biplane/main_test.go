@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/biplane-dev/biplane/internal/peertest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"biplane": main,
+		"stub":    stub,
+	})
+}
+
+// TestScript runs the stories, which are the documentation of the command line. They have these commands besides the
+// usual ones and biplane itself:
+//
+//	status CODE COMMAND...    run a command that must exit with CODE
+//	http METHOD URL [FILE]    make a request, its answer to stdout; a unix socket's file may stand in front: FILE.sock:/path
+//	await URL                 wait until URL answers with 200
+//	gone PATTERN              wait until no process has PATTERN in its command line
+//
+// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does. $NODE, $EVERYTHING,
+// $FILESYSTEM and $MEMORY are a Node.js and the reference servers; [peers] says whether they are there. $PORT is free.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: false,
+		RequireUniqueNames:  true,
+		Setup:               func(e *testscript.Env) error { return setup(t, e) },
+		Condition: func(cond string) (bool, error) {
+			if cond == "peers" {
+				return true, nil // setup skipped the test, or failed it, where they are not there
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": status, "http": request, "await": await, "gone": gone,
+		},
+	})
+}
+
+func setup(t *testing.T, e *testscript.Env) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	e.Setenv("PORT", port)
+	e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
+	e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "userconfig"))
+	e.Setenv("HOME", e.WorkDir)
+	e.Setenv("NODE", peertest.Node(t))
+	for _, name := range []string{"everything", "filesystem", "memory"} {
+		e.Setenv(strings.ToUpper(name), peertest.Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js"))
+	}
+	return nil
+}
+
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var e *exec.ExitError
+		if !errors.As(err, &e) {
+			ts.Check(err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: http METHOD URL [FILE] [Header: value]...")
+	}
+	client, url := http.DefaultClient, args[1]
+	if socket, path, ok := strings.Cut(url, ".sock:"); ok {
+		socket = ts.MkAbs(socket + ".sock")
+		url = "http://localhost" + path
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}}}
+	}
+	var body io.Reader
+	headers := args[2:]
+	if len(headers) > 0 && !strings.Contains(headers[0], ": ") {
+		body, headers = strings.NewReader(ts.ReadFile(headers[0])), headers[1:]
+	}
+	req, err := http.NewRequest(args[0], url, body)
+	ts.Check(err)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for _, h := range headers {
+		k, v, _ := strings.Cut(h, ": ")
+		if req.Header.Set(k, v); k == "Host" {
+			req.Host = v
+		}
+	}
+	resp, err := client.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	fmt.Fprintf(ts.Stdout(), "%d\n", resp.StatusCode)
+	_, err = io.Copy(ts.Stdout(), resp.Body)
+	ts.Check(err)
+	if neg != (resp.StatusCode >= 400) {
+		ts.Fatalf("%s %s: %s", args[0], url, resp.Status)
+	}
+}
+
+// until polls, for at most 20 seconds.
+func until(ts *testscript.TestScript, what string, done func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("%s: not within 20 seconds", what)
+		}
+	}
+}
+
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, args[0], func() bool {
+		if path, ok := strings.CutPrefix(args[0], "file:"); ok {
+			_, err := os.Stat(ts.MkAbs(path))
+			return err == nil
+		}
+		resp, err := http.Get(args[0])
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, "process "+args[0], func() bool {
+		procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		ts.Check(err)
+		for _, p := range procs {
+			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte(args[0])) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// stub is an MCP server over stdio.
+func stub() {
+	s := mcp.NewServer(&mcp.Implementation{Name: "stub", Version: "1"}, nil)
+	type args struct {
+		Message string `json:"message,omitempty" jsonschema:"text to give back"`
+		MS      int    `json:"ms,omitempty" jsonschema:"milliseconds to wait"`
+	}
+	text := func(t string) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: t}}}, nil, nil
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the message back", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			return text(a.Message)
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "sleep", Description: "Waits"},
+		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			timer := time.NewTimer(time.Duration(a.MS) * time.Millisecond)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			return text("slept")
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "die", Description: "Kills the server"},
+		func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		})
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
