@@ -284,8 +284,11 @@ func ready(ctx context.Context, ask func() (bool, error)) error {
 	defer tick.Stop()
 	for {
 		ok, err := ask()
-		if ok || err != nil {
-			return err
+		if ok {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("wait for the demo's MCP servers: %w", err)
 		}
 		select {
 		case <-tick.C:

@@ -111,7 +111,7 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 	rep := newReport(r.cfg)
 	err := r.with(ctx, "direct", path, (*client).listed, func(c *client) error {
 		for _, parallel := range []bool{false, true} {
-			name := map[bool]string{false: "tool by tool", true: "tool by tool, parallel"}[parallel]
+			name := map[bool]string{false: "tool by tool", true: "parallel calls"}[parallel]
 			w, err := r.way(ctx, name, c, func(a *agent) error { return a.toolByTool(ctx, parallel) })
 			if err != nil {
 				return err

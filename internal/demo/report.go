@@ -82,9 +82,9 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(&b, "\nThe job: %s\n\n", wrap(r.Job, 100, "         "))
 	r.table(&b)
 	first, last := r.Ways[0], r.Ways[len(r.Ways)-1]
-	fmt.Fprintf(&b, "\nAs one program: %s fewer tokens in the context and %s fewer read than tool by tool; %s and %s fewer than with parallel calls.\n",
-		times(first.Tokens.Context, last.Tokens.Context), times(first.Tokens.Read, last.Tokens.Read),
-		times(r.Ways[1].Tokens.Context, last.Tokens.Context), times(r.Ways[1].Tokens.Read, last.Tokens.Read))
+	fmt.Fprintf(&b, "\nAs one program the context holds %s fewer tokens at the end. Over all turns the model reads %s fewer than tool by\n"+
+		"tool, %s fewer than with parallel calls.\n", times(first.Tokens.Context, last.Tokens.Context),
+		times(first.Tokens.Read, last.Tokens.Read), times(r.Ways[1].Tokens.Read, last.Tokens.Read))
 	fmt.Fprintf(&b, "\nThe program that the agent sent, after one search:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
 	fmt.Fprint(&b, r.notes())
 	fmt.Fprint(&b, connectText)
@@ -93,14 +93,14 @@ func (r *Report) Write(w io.Writer) {
 
 func (r *Report) table(b *strings.Builder) {
 	row := func(label string, cell func(Way) string) {
-		line := fmt.Sprintf("%-36s", label)
+		line := fmt.Sprintf("%-38s", label)
 		for _, w := range r.Ways {
-			line += fmt.Sprintf("%24s", cell(w))
+			line += fmt.Sprintf("%18s", cell(w))
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return thousands(f(w)) } }
-	rule := func() { b.WriteString(strings.Repeat("─", 36+24*len(r.Ways)) + "\n") }
+	rule := func() { b.WriteString(strings.Repeat("─", 38+18*len(r.Ways)) + "\n") }
 	row("", func(w Way) string { return w.Name })
 	rule()
 	row("tokens: tool definitions", num(func(w Way) int { return w.Tokens.Definitions }))
@@ -128,8 +128,8 @@ and arguments; results are the text of the answers. Counted with %s (OpenAI's); 
 All ways began with the same database and left the same changes in it, compared record by record.
 
 Assumed: no model took part. The agents are scripts that make a good model's choices (largest pages; details only of
-customers that may be inactive; "parallel" asks for everything it can at once, which few models do with 32 calls). A model
-is taken to need %.1f s a turn and to write %.0f tokens a second. A system prompt and a provider's own framing come on top, the
+customers that may be inactive; with parallel calls everything that can be asked at once is, which few models do with 32
+calls). A model is taken to need %.1f s a turn and to write %.0f tokens a second. A system prompt and a provider's own framing come on top, the
 same for each way. Prompt caches make reading again cheaper, not shorter. The job is one that suits a program.
 `, a.Tokenizer, a.TurnSeconds, a.WriteSpeed)
 }

@@ -15,6 +15,7 @@ type style struct {
 	depth int  // levels of objects; 0: all
 	arms  int  // most literals of a union; 0: all
 	props int  // most properties of an object, required ones first; 0: all
+	dense bool // plain properties share lines, and short comments stand in line
 }
 
 const fullDoc = 2_000 // runes of a description where doc is below 0
@@ -180,13 +181,35 @@ func (w *writer) object(o *objectType, indent, depth int) string {
 	var b strings.Builder
 	b.WriteString("{\n")
 	props, more := w.shown(o)
+	col := 0 // of the line that plain properties share; 0: there is none
 	for _, p := range props {
-		b.WriteString(w.docLines(p.doc, p.facts, indent+2))
 		head := propertyName(p.name) + ": "
 		if p.optional {
 			head = propertyName(p.name) + "?: "
 		}
-		b.WriteString(pad(indent+2) + head + w.typ(p.typ, indent+2, indent+2+len(head), depth+1) + ";\n")
+		text := head + w.typ(p.typ, indent+2, indent+2+len(head), depth+1) + ";"
+		doc := w.docLines(p.doc, p.facts, indent+2)
+		switch n := len(text) + 1; {
+		case w.dense && doc == "" && col > 0 && col+n <= w.width && !strings.Contains(text, "\n"):
+			b.WriteString(" " + text)
+			col += n
+			continue
+		case w.dense && doc != "" && len(doc)+n <= w.width && !strings.Contains(text, "\n"):
+			doc = strings.TrimSuffix(doc, "\n") + " "
+		default:
+			doc += pad(indent + 2)
+		}
+		if b.Len() > 2 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(doc + text)
+		col = 0
+		if w.dense && !strings.Contains(doc, "*") && !strings.Contains(text, "\n") {
+			col = indent + 2 + len(text)
+		}
+	}
+	if len(props) > 0 {
+		b.WriteByte('\n')
 	}
 	if o.index != nil {
 		b.WriteString(pad(indent+2) + "[key: string]: ")
