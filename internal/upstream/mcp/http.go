@@ -126,6 +126,8 @@ func httpFault(err error) error {
 		return faultf(faultUnsent, "can't be reached: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return faultf(faultLost, "closed the connection without an answer: %w", err)
+	case op != nil:
+		return faultf(faultLost, "the connection broke: %w", op.Err) // without the addresses
 	}
 	return faultf(faultLost, "%w", err)
 }

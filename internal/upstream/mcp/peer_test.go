@@ -1,11 +1,18 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/internal/peertest"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -81,6 +88,89 @@ func TestEverythingOverStdio(t *testing.T) {
 	}))
 }
 
+// A webPeer is a server on the network, run as a process that can be killed and started again on the same port.
+type webPeer struct {
+	cmd  []string
+	port string
+	proc *exec.Cmd
+}
+
+func startWeb(t testing.TB, cmd []string) *webPeer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	w := &webPeer{cmd: cmd, port: port}
+	w.start(t)
+	t.Cleanup(w.end)
+	return w
+}
+
+func (w *webPeer) start(t testing.TB) {
+	t.Helper()
+	w.proc = exec.Command(w.cmd[0], w.cmd[1:]...)
+	w.proc.Env = append(os.Environ(), "PORT="+w.port)
+	if err := w.proc.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		c, err := net.Dial("tcp", "127.0.0.1:"+w.port)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+func (w *webPeer) end() {
+	_ = w.proc.Process.Kill()
+	_ = w.proc.Wait()
+}
+
+// restart kills the server and starts it again.
+func (w *webPeer) restart(t testing.TB, _ upstream.Upstream) {
+	w.end()
+	w.start(t)
+}
+
+func (w *webPeer) url(path string) string { return "http://127.0.0.1:" + w.port + path }
+
+func TestEverythingOverHTTP(t *testing.T) {
+	w := startWeb(t, peertest.Server(t, "everything", "streamableHttp"))
+	upstreamtest.Run(t, everythingCases(upstreamtest.Peer{
+		New:  maker(mcp.Config{URL: w.url("/mcp")}),
+		Kill: w.restart,
+	}))
+}
+
+func TestEverythingOverSSE(t *testing.T) {
+	w := startWeb(t, peertest.Server(t, "everything", "sse"))
+	upstreamtest.Run(t, everythingCases(upstreamtest.Peer{
+		New:  maker(mcp.Config{URL: w.url("/sse")}), // finds out by itself which transport it is
+		Kill: w.restart,
+	}))
+}
+
+// TestMain runs the tests, or is one of the servers that they start.
 func TestMain(m *testing.M) {
-	os.Exit(m.Run())
+	switch mode := os.Getenv(peerMode); mode {
+	case "":
+		os.Exit(m.Run())
+	case "sdk":
+		if err := sdkServer(nil).Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "no such peer:", mode)
+		os.Exit(2)
+	}
 }

@@ -101,7 +101,7 @@ func exitStatus(ps *os.ProcessState) string {
 	if ps.Exited() {
 		return fmt.Sprintf("exited with status %d", ps.ExitCode())
 	}
-	return "was ended by " + strings.TrimPrefix(ps.String(), "signal: ") // "signal: killed (core dumped)"
+	return "was ended by a " + ps.String() // "signal: killed"
 }
 
 // exited says whether the process is gone, waiting for that no longer than d.

@@ -65,7 +65,7 @@ type pending struct {
 	result   json.RawMessage
 	err      error
 	progress chan tool.Progress
-	sent     time.Time
+	told     bool // the server is to be told when we stop waiting
 }
 
 // A session is one connection to a server: it numbers requests, brings answers back to whoever asked, and answers what
@@ -101,8 +101,15 @@ func newSession(t transport, log *slog.Logger) *session {
 	return s
 }
 
-// close ends the session and returns when nothing of it is left.
+// close ends the session and returns when nothing of it is left. The server is told to stop what it is still doing for us.
 func (s *session) close() {
+	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+	defer cancel()
+	for _, id := range s.unanswered() {
+		if err := s.t.send(ctx, s.cancellation(id, "closing")); err != nil {
+			break
+		}
+	}
 	s.over(faultf(faultClosed, "closed"))
 	s.t.stop()
 	s.wg.Wait()
@@ -133,7 +140,7 @@ type query struct {
 // request asks and waits for the answer. The error is the server's *jsonrpc.Error, a *fault, or the end of ctx.
 func (s *session) request(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
-	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), sent: time.Now()}
+	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16)}
 	if err := s.await(id, p); err != nil {
 		return nil, err
 	}
@@ -142,6 +149,9 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 	if err := s.t.send(ctx, m); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	p.told = !q.once && !(m.abort != nil && s.modern.Load()) // 2026-07-28: over HTTP, closing the stream is the signal
+	s.mu.Unlock()
 	err := p.wait(ctx, q)
 	if err == nil {
 		return p.result, p.err
@@ -149,8 +159,12 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 	if m.abort != nil {
 		m.abort()
 	}
-	if !q.once && !(m.abort != nil && s.modern.Load()) { // 2026-07-28: over HTTP, closing the stream is the signal
-		s.cancelled(id, err)
+	if p.told {
+		reason := "no longer wanted"
+		if isFault(err, faultTimeout) || errors.Is(err, context.DeadlineExceeded) {
+			reason = "timed out"
+		}
+		s.background(s.cancellation(id, reason))
 	}
 	return nil, err
 }
@@ -425,17 +439,25 @@ func (s *session) progressed(params json.RawMessage) {
 	}
 }
 
-// cancelled tells the server that nobody waits for the answer any more.
-func (s *session) cancelled(id int64, why error) {
-	reason := "no longer wanted"
-	if isFault(why, faultTimeout) || errors.Is(why, context.DeadlineExceeded) {
-		reason = "timed out"
+// unanswered gives the requests that the server is to be told of when we stop waiting.
+func (s *session) unanswered() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []int64
+	for id, p := range s.pending {
+		if p.told {
+			ids = append(ids, id)
+		}
 	}
+	return ids
+}
+
+// cancellation tells the server that nobody waits for an answer any more.
+func (s *session) cancellation(id int64, reason string) *message {
 	fields := strconv.AppendInt([]byte(`"requestId":`), id, 10)
 	fields = append(append(fields, `,"reason":`...), quote(reason)...)
-	m := &message{method: "notifications/cancelled", body: appendRequest(nil, 0, "notifications/cancelled", s.meta, fields)}
-	m.version = s.declared()
-	s.background(m)
+	const method = "notifications/cancelled"
+	return &message{method: method, version: s.declared(), body: appendRequest(nil, 0, method, s.meta, fields)}
 }
 
 // background sends what nobody waits for. When the server takes nothing, it is dropped.

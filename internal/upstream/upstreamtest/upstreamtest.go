@@ -72,8 +72,8 @@ type Running struct {
 // the package, no child process.
 func Start(t testing.TB, make func(t testing.TB, onChange func()) upstream.Upstream) *Running {
 	t.Helper()
-	r := &Running{changes: newSignal(), done: newErr()}
 	before := Children(t)
+	r := &Running{changes: newSignal(), done: newErr()}
 	r.Upstream = make(t, func() {
 		select {
 		case r.changes <- struct{}{}:
@@ -433,7 +433,8 @@ func strayChildren(t testing.TB, before map[int]string) []string {
 	return out
 }
 
-// Children gives the processes whose parent we are, where the kernel tells (Linux).
+// Children gives the processes that we started in process groups of their own, as upstreams do and tests don't, where the
+// kernel tells (Linux).
 func Children(t testing.TB) map[int]string {
 	t.Helper()
 	out := map[int]string{}
@@ -445,12 +446,11 @@ func Children(t testing.TB) map[int]string {
 		}
 		head, rest, _ := strings.Cut(string(b), ") ")
 		var state string
-		var parent int
-		if _, err := fmt.Sscan(rest, &state, &parent); err != nil || parent != os.Getpid() {
+		var parent, group, pid int
+		if _, err := fmt.Sscan(rest, &state, &parent, &group); err != nil || parent != os.Getpid() {
 			continue
 		}
-		var pid int
-		if _, err := fmt.Sscan(head, &pid); err == nil {
+		if _, err := fmt.Sscan(head, &pid); err == nil && group == pid {
 			out[pid] = head + ") " + state
 		}
 	}

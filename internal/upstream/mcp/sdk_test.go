@@ -1,0 +1,268 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/upstream/mcp"
+	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
+)
+
+// peerMode makes the test binary a server instead: see TestMain.
+const peerMode = "BIPLANE_TEST_PEER"
+
+// self is the configuration that starts this test binary as a server.
+func self(t testing.TB, mode string) mcp.Config {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mcp.Config{Command: exe, Env: map[string]string{peerMode: mode}}
+}
+
+// anyObject is the schema of tools that take anything.
+var anyObject = json.RawMessage(`{"type":"object"}`)
+
+// sdkServer is a server of the official SDK, which speaks all revisions. Its tool sleep sends to canceled when it is.
+func sdkServer(canceled chan<- struct{}) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "sdk-peer", Version: "1.2.3"}, &sdk.ServerOptions{PageSize: 3})
+	text := func(s string) *sdk.CallToolResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
+	}
+	add := func(name string, h sdk.ToolHandler) { s.AddTool(&sdk.Tool{Name: name, InputSchema: anyObject}, h) }
+	add("echo", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var v struct {
+			Delay int `json:"delay"` // milliseconds
+		}
+		_ = json.Unmarshal(r.Params.Arguments, &v)
+		select {
+		case <-time.After(time.Duration(v.Delay) * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return text(string(r.Params.Arguments)), nil
+	})
+	add("fail", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		r := text("it went wrong")
+		r.IsError = true
+		return r, nil
+	})
+	add("sleep", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		<-ctx.Done()
+		select {
+		case canceled <- struct{}{}:
+		default:
+		}
+		return nil, ctx.Err()
+	})
+	add("progress", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		for i := 1; i <= 10; i++ {
+			err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Total: 10, Message: "step"})
+			if err != nil {
+				return nil, err
+			}
+			time.Sleep(30 * time.Millisecond) // a server that works on something
+		}
+		return text("done"), nil
+	})
+	var grown atomic.Int32
+	add("grow", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		add(fmt.Sprintf("grown-%d", grown.Add(1)), func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("new"), nil })
+		return text("grown"), nil
+	})
+	return s
+}
+
+func sdkCases(p upstreamtest.Peer) upstreamtest.Peer {
+	p.Echo = func(i int) upstreamtest.Case {
+		args := fmt.Sprintf(`{"i":%d,"delay":%d}`, i, i*37%50) // answers come out of order
+		return upstreamtest.Case{Tool: "echo", Args: args, Check: textIs(fmt.Sprintf(`{\"i\":%d,`, i))}
+	}
+	p.Fails = &upstreamtest.Case{Tool: "fail", Args: `{}`}
+	p.Slow = &upstreamtest.Case{Tool: "sleep", Args: `{}`}
+	return p
+}
+
+// A way is a way to reach a server of the SDK.
+type way struct {
+	name     string
+	revision string
+	config   func(t testing.TB, canceled chan<- struct{}) mcp.Config // canceled is not told of over stdio
+}
+
+// web is a way over HTTP.
+func web(name, revision, typ string, handler func(get func(*http.Request) *sdk.Server) http.Handler) way {
+	return way{name, revision, func(t testing.TB, canceled chan<- struct{}) mcp.Config {
+		t.Helper()
+		s := sdkServer(canceled)
+		w := httptest.NewServer(handler(func(*http.Request) *sdk.Server { return s }))
+		t.Cleanup(func() { w.CloseClientConnections(); w.Close() })
+		return mcp.Config{URL: w.URL, Type: typ}
+	}}
+}
+
+func streamable(name, revision string, o sdk.StreamableHTTPOptions) way {
+	return web(name, revision, "http", func(get func(*http.Request) *sdk.Server) http.Handler {
+		return sdk.NewStreamableHTTPHandler(get, &o)
+	})
+}
+
+var ways = []way{
+	{"stdio", "2026-07-28", func(t testing.TB, _ chan<- struct{}) mcp.Config { return self(t, "sdk") }},
+	streamable("http stateless", "2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}),
+	streamable("http stateless json", "2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, JSONResponse: true}),
+	streamable("http sessions", "2025-11-25", sdk.StreamableHTTPOptions{}),
+	streamable("http sessions json", "2025-11-25", sdk.StreamableHTTPOptions{JSONResponse: true}),
+	web("sse", "2025-11-25", "sse", func(get func(*http.Request) *sdk.Server) http.Handler { return sdk.NewSSEHandler(get, nil) }),
+}
+
+func TestSDK(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			p := sdkCases(upstreamtest.Peer{New: maker(w.config(t, nil))})
+			if w.name == "stdio" {
+				p.Kill = killChild
+			}
+			upstreamtest.Run(t, p)
+		})
+	}
+}
+
+// everyWay runs a test against the SDK's server in every way to reach it.
+func everyWay(t *testing.T, test func(t *testing.T, w way, cfg mcp.Config)) {
+	t.Helper()
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) { test(t, w, w.config(t, nil)) })
+	}
+}
+
+func TestRevision(t *testing.T) {
+	everyWay(t, func(t *testing.T, w way, cfg mcp.Config) {
+		r := start(t, cfg)
+		if s := r.Ready(t); s.Protocol != w.revision || s.Server != "sdk-peer 1.2.3" {
+			t.Errorf("protocol %q, server %q", s.Protocol, s.Server)
+		}
+		r.Close(t)
+		if cfg.URL != "" {
+			t.Run("without being told the kind", func(t *testing.T) {
+				cfg.Type = ""
+				if s := start(t, cfg).Ready(t); s.Protocol != w.revision {
+					t.Errorf("protocol %q", s.Protocol)
+				}
+			})
+		}
+	})
+}
+
+// TestCancelReachesServer checks that a server hears when nobody wants the answer any more.
+func TestCancelReachesServer(t *testing.T) {
+	for _, w := range ways[1:] { // over stdio the notification is checked with a scripted server
+		t.Run(w.name, func(t *testing.T) {
+			canceled := make(chan struct{}, 1)
+			r := start(t, w.config(t, canceled))
+			r.Ready(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := r.Do(ctx, "sleep", `{}`); err == nil {
+				t.Error("no error")
+			}
+			select {
+			case <-canceled:
+			case <-time.After(20 * time.Second):
+				t.Error("the server was not told")
+			}
+		})
+	}
+}
+
+func TestListChanged(t *testing.T) {
+	everyWay(t, func(t *testing.T, _ way, cfg mcp.Config) {
+		r := start(t, cfg)
+		before := len(r.Ready(t).Tools)
+		if before != 5 { // on two pages
+			t.Errorf("%d tools, want 5", before)
+		}
+		deadline := time.Now().Add(20 * time.Second)
+		for grown := 0; len(r.Snapshot().Tools) == before; grown++ { // the subscription may not be made yet
+			if time.Now().After(deadline) {
+				t.Fatalf("%d tools were added and the list did not change", grown)
+			}
+			if _, err := r.Do(t.Context(), "grow", `{}`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	everyWay(t, func(t *testing.T, w way, cfg mcp.Config) {
+		if strings.HasSuffix(w.name, "json") {
+			t.Skip("an answer in one piece carries no progress")
+		}
+		cfg.Timeouts = map[string]time.Duration{"progress": 200 * time.Millisecond} // it takes 300 ms and never pauses so long
+		r := start(t, cfg)
+		r.Ready(t)
+		var seen []tool.Progress
+		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Upstream: "peer", Name: "progress"}, Progress: func(p tool.Progress) { seen = append(seen, p) }})
+		if err != nil || res.IsError {
+			t.Fatalf("%v %v", err, res)
+		}
+		if len(seen) != 10 || seen[9] != (tool.Progress{Done: 10, Total: 10, Message: "step"}) {
+			t.Errorf("progress %v", seen)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	everyWay(t, func(t *testing.T, _ way, cfg mcp.Config) {
+		cfg.Timeouts = map[string]time.Duration{"sleep": 50 * time.Millisecond}
+		r := start(t, cfg)
+		r.Ready(t)
+		_, err := r.Do(t.Context(), "sleep", `{}`)
+		var e *tool.Error
+		if !errors.As(err, &e) || e.Kind != tool.Timeout {
+			t.Fatalf("got %v", err)
+		}
+		if s := r.Snapshot(); s.Health.State != tool.Ready {
+			t.Errorf("one slow call made it %+v", s.Health)
+		}
+	})
+}
+
+func TestCeiling(t *testing.T) {
+	cfg := self(t, "sdk")
+	cfg.Timeout, cfg.MaxTime = 100*time.Millisecond, 150*time.Millisecond
+	r := start(t, cfg)
+	r.Ready(t)
+	_, err := r.Do(t.Context(), "progress", `{}`)
+	var e *tool.Error
+	if !errors.As(err, &e) || e.Kind != tool.Timeout {
+		t.Fatalf("got %v, want a timeout in spite of the progress", err)
+	}
+}
+
+// TestRemembered checks that coming back doesn't probe for the revision again.
+func TestRemembered(t *testing.T) {
+	r := start(t, self(t, "sdk"))
+	if s := r.Ready(t); s.Protocol != "2026-07-28" {
+		t.Errorf("revision %q", s.Protocol)
+	}
+	killChild(t, r)
+	r.Wait(t, "not ready", func(s upstream.Snapshot) bool { return s.Health.State != tool.Ready })
+	if s := r.Ready(t); s.Protocol != "2026-07-28" {
+		t.Errorf("revision %q", s.Protocol)
+	}
+}
