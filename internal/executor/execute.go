@@ -137,6 +137,9 @@ func (r *run) goesOn() (*tool.Result, error) {
 	r.mu.Lock()
 	state := r.exec.State
 	r.mu.Unlock()
+	if state != Queued {
+		state = Running // it may have ended, but its answer is not made yet
+	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
 		duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)

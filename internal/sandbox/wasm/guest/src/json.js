@@ -20,7 +20,7 @@ export function parse(text) {
 
 const smallArray = 1024; // elements of a typed array that are written out
 const maxDepth = 128;    // of values that need the careful way
-const maxNodes = 2_000_000;
+const maxNodes = 500_000;
 const maxIterator = 10_000;
 
 // --- what JSON.stringify has no good answer for ---
@@ -287,7 +287,7 @@ export function serialize(value, promises) {
       try {
         text = JSONStringify(value);
       } catch (e) {
-        if (e === complaint) throw e;
+        if (e === complaint || message(e) === "out of memory") throw e;
       }
       if (text !== undefined && (exec(nullToken, text) === null || !odd(value))) return text;
       if (promises !== undefined) promises.length = 0;

@@ -1,0 +1,336 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// hostile are programs that want to do harm; each must end in a clear error.
+var hostile = map[string]struct{ code, want string }{
+	"endless loop":       {`while (true) {}`, "CPU time"},
+	"async endless loop": {`async function f() { for (;;) await null } await f()`, "CPU time"},
+	"recursion":          {`function f() { return f() + 1 } return f()`, "stack"},
+	"array bomb":         {`const a = []; for (;;) a.push(new Array(1e6).fill(7))`, "memory"},
+	"string bomb":        {`let s = "x".repeat(1e6); const all = []; for (;;) { all.push(s + all.length); s += s }`, ""},
+	"regex bomb":         {`return /^(a+)+$/.test("a".repeat(40) + "!")`, "CPU time"},
+	"never settling":     {`await new Promise(() => {})`, "never settle"},
+	"console flood":      {`for (;;) console.log("x".repeat(1000))`, "CPU time"},
+	"call flood":         {`const all = []; for (;;) all.push(box.text().catch(() => 0))`, ""},
+	"timer flood":        {`for (;;) setTimeout(() => {}, 1e6)`, ""},
+	"huge value":         {`return "x".repeat(40e6)`, "memory"},
+	"buffer bomb":        {`const all = []; for (;;) all.push(new Uint8Array(1e6))`, "memory"},
+	"cycles":             {`const a = []; for (let i = 0; i < 1e5; i++) a.push({ a, i }); a.push(a); throw a`, ""},
+	"deep value":         {`let v = 1; for (let i = 0; i < 1e5; i++) v = [v]; throw new Error(JSON.stringify(v).length)`, ""},
+	"shared bomb":        {`const bomb = []; let b = bomb; for (let i = 0; i < 40; i++) { const c = []; b.push(c, c); b = c } return bomb`, ""},
+	"error with traps":   {`throw new Proxy(new Error("x"), { get() { throw 1 } })`, "threw"},
+	"prototype tricks": {`Object.prototype.then = function (f) { f(1) }; JSON.stringify = () => "{}"; Promise.prototype.then = null;
+		Function.prototype.call = null; Array.prototype[Symbol.iterator] = null; Object.defineProperty(Object.prototype, "get", { get() { throw 1 } });
+		await box.text(); throw new Error("got here")`, ""},
+}
+
+func TestHostilePrograms(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 200 * time.Millisecond; c.Limits.Memory = 48 << 20 })
+	for name, h := range hostile {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res, err := r.execute(t.Context(), map[string]any{"code": h.code, "timeout_seconds": 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := textsOf(t, res)[0]
+			if !res.IsError {
+				t.Fatalf("it ended well: %.300s", text)
+			}
+			holds(t, text, h.want)
+			lacks(t, text, "internal error", "broke its protocol")
+			if len(text) > 20_000 {
+				t.Errorf("an error of %d bytes", len(text))
+			}
+		})
+	}
+}
+
+func TestMessageLimit(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	holds(t, r.failure(`return "x".repeat(18e6)`), "over 16.8 MB of JSON")
+	holds(t, r.failure(`return await box.text({ x: "x".repeat(18e6) })`), "over 16.8 MB of JSON")
+}
+
+func TestNeighboursOfHostilePrograms(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 150 * time.Millisecond; c.Limits.Memory = 32 << 20 })
+	before := runtime.NumGoroutine()
+	var all sync.WaitGroup
+	n := 0
+	for _, h := range hostile {
+		if n++; n > 10 {
+			break
+		}
+		all.Go(func() {
+			res, err := r.execute(t.Context(), map[string]any{"code": h.code})
+			if err != nil || !res.IsError {
+				t.Errorf("%s: %v", h.code, err)
+			}
+		})
+	}
+	for i := range 40 {
+		all.Go(func() {
+			code := fmt.Sprintf(`const rs = await Promise.all(Array.from({ length: 20 }, (_, i) => box.echo({ i }))); rs.reduce((s, r) => s + r.i, %d)`, i)
+			res, err := r.execute(t.Context(), map[string]any{"code": code})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got := textsOf(t, res)[0]; got != fmt.Sprint(190+i) {
+				t.Errorf("program %d: %s", i, got)
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "every goroutine is gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestCallLimit(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls = 3 })
+	got := r.value(`const out = []; for (let i = 0; i < 5; i++) out.push(await box.text().catch((e) => e.kind)); out`)
+	if want := `["plain text","plain text","plain text","limit","limit"]`; got != want {
+		t.Errorf("%s", got)
+	}
+	holds(t, r.failure(`for (let i = 0; i < 5; i++) await box.text()`), "3 calls, which is the limit", "3 calls were made")
+}
+
+func TestConcurrencyOfCalls(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	a := standard()
+	a["busy"] = func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		defer func() { mu.Lock(); now--; mu.Unlock() }()
+		return a["wait"](ctx, c)
+	}
+	r := newRig(t, a, func(c *executor.Config) { c.Limits.Concurrency = 4 })
+	if got := r.value(`(await Promise.all(Array.from({ length: 40 }, () => box.busy({ MS: 1 })))).length`); got != "40" {
+		t.Error(got)
+	}
+	if most > 4 {
+		t.Errorf("%d calls at once", most)
+	}
+}
+
+func TestHundredCallsAtOnce(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	begin := time.Now()
+	if got := r.value(`(await Promise.all(Array.from({ length: 100 }, () => box.wait({ MS: 50 })))).length`); got != "100" {
+		t.Error(got)
+	}
+	t.Logf("100 calls of 50 ms took %s", time.Since(begin))
+}
+
+func TestOwnTime(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	// Waiting on timers is the program's own time; waiting for tools is not.
+	res, err := r.execute(t.Context(), map[string]any{"code": `await new Promise((r) => setTimeout(r, 60000))`, "timeout_seconds": 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, textsOf(t, res)[0], "own time of 100ms is over")
+	res, err = r.execute(t.Context(), map[string]any{"code": `return await box.wait({ MS: 600 })`, "timeout_seconds": 0.3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := textsOf(t, res)[0]; got != `"waited"` {
+		t.Error(got)
+	}
+}
+
+func TestTotalTime(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Total = 100 * time.Millisecond })
+	holds(t, r.failure(`await box.never()`), "took longer than 100ms in all", "box.never {} -> ")
+}
+
+func TestResume(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
+	res, err := r.execute(t.Context(), map[string]any{"code": `await box.wait({ MS: 400 }); return "done"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, state := idOf(t, res)
+	holds(t, textsOf(t, res)[0], "still running", id, "resume")
+	if state != "running" || res.IsError {
+		t.Errorf("state %s", state)
+	}
+	resume := func(p tool.Principal, args string) (*tool.Result, error) {
+		return r.x.Resume().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Principal: p})
+	}
+	args := fmt.Sprintf(`{"execution":%q}`, id)
+	if _, err := resume(tool.Principal{ID: "local:bob"}, args); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("another principal resumed it: %v", err)
+	}
+	if _, err := resume(ann, `{"execution":"ex_nothing"}`); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("an unknown execution: %v", err)
+	}
+	if _, err := resume(ann, `{"id":"x"}`); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+		t.Errorf("an unknown argument: %v", err)
+	}
+	for range 2 { // as often as it is asked
+		eventually(t, "it is done", func() bool {
+			res, err = resume(ann, args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, state = idOf(t, res)
+			return state == "done"
+		})
+		if got := textsOf(t, res)[0]; got != `"done"` {
+			t.Error(got)
+		}
+	}
+	e, ok := r.x.Execution(id)
+	if !ok || e.State != executor.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.wait" {
+		t.Errorf("execution %+v", e)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.OutputTokens = 200 })
+	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", "b"] }))`)
+	if failed {
+		t.Fatal(texts)
+	}
+	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}", `[{"id":0,`, `"id":499,`, "readResult(")
+	if len(texts[0]) > 3000 {
+		t.Errorf("%d bytes are shown", len(texts[0]))
+	}
+	handle := regexp.MustCompile(`res_\w+`).FindString(texts[0])
+	if got := r.value(`return await readResult("` + handle + `", { offset: 250, limit: 1 })`); got != `[{"id":250,"name":"item 250","tags":["a","b"]}]` {
+		t.Error(got)
+	}
+	texts, _ = r.run(`return "é😀".repeat(2000)`)
+	handle = regexp.MustCompile(`res_\w+`).FindString(texts[0])
+	if got := r.value(`return await readResult("` + handle + `", { offset: 1, limit: 2 })`); got != `"😀é"` {
+		t.Error(got)
+	}
+	if got := r.value(`return (await readResult("` + handle + `")).length`); got != `6000` {
+		t.Error(got)
+	}
+	res, err := r.x.Execute().Call(t.Context(), &tool.Call{Principal: tool.Principal{ID: "local:bob"}, Arguments: json.RawMessage(`{"code":"return await readResult('` + handle + `')"}`)})
+	if err != nil || !res.IsError {
+		t.Errorf("another principal read it: %v", err)
+	}
+	// Many bytes, few tokens: shown.
+	if got := r.value(`return " ".repeat(1000)`); len(got) != 1002 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	clock := time.Now()
+	r := newRig(t, standard(), func(c *executor.Config) {
+		c.Limits.Kept = 3
+		c.Limits.KeptFor = time.Hour
+		c.Now = func() time.Time { return clock }
+	})
+	var ids []string
+	for i := range 5 {
+		res, err := r.execute(t.Context(), map[string]any{"code": fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := idOf(t, res)
+		ids = append(ids, id)
+	}
+	for i, id := range ids {
+		if _, ok := r.x.Execution(id); ok != (i >= 2) {
+			t.Errorf("execution %d is kept: %v", i, ok)
+		}
+	}
+	clock = clock.Add(2 * time.Hour)
+	if _, ok := r.x.Execution(ids[4]); ok {
+		t.Error("an old execution is kept")
+	}
+}
+
+func TestClose(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	done := make(chan string, 1)
+	go func() {
+		res, err := r.execute(t.Context(), map[string]any{"code": `await box.never()`})
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		done <- textsOf(t, res)[0]
+	}()
+	eventually(t, "it runs", func() bool { return r.in.Load() == 1 })
+	if err := r.x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, <-done, "shutting down")
+	if _, err := r.execute(t.Context(), map[string]any{"code": "1"}); err == nil {
+		t.Error("a closed executor ran a program")
+	}
+}
+
+func TestProgress(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	var mu sync.Mutex
+	var seen []string
+	_, err := r.x.Execute().Call(t.Context(), &tool.Call{
+		Arguments: json.RawMessage(`{"code":"await box.text(); await box.wait({ MS: 900 })"}`), Principal: ann,
+		Progress: func(p tool.Progress) { mu.Lock(); defer mu.Unlock(); seen = append(seen, p.Message) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, strings.Join(seen, "\n"), "1 call done, 1 running: box.wait")
+}
+
+func TestTokens(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	res, err := r.execute(t.Context(), map[string]any{"code": `const a = await box.big({ N: 1000 }); return a.length`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := idOf(t, res)
+	e, _ := r.x.Execution(id)
+	for range 2 {
+		n, err := e.Count()
+		if err != nil || n.Returned < 10 || n.Returned > 60 || n.KeptOut < 900 || n.KeptOut > 1200 {
+			t.Errorf("%+v, %v", n, err)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) {
+		c.Files = func() map[string]string {
+			return map[string]string{"tools/box/index.ts": "export *", "tools/box/echo.ts": "declare", "tools/index.ts": "x"}
+		}
+	})
+	for code, want := range map[string]string{
+		`await readFile("./tools/box/echo.ts", "utf8")`:                                 `"declare"`,
+		`await readdir("./tools")`:                                                      `["box","index.ts"]`,
+		`await readdir("tools/box/")`:                                                   `["echo.ts","index.ts"]`,
+		`(await stat("/tools/box")).isDirectory()`:                                      `true`,
+		`await readFile("../../../etc/passwd", "utf8").catch((e) => e.code)`:            `"ENOENT"`,
+		`await readdir("./tools", { recursive: true })`:                                 `["box","box/echo.ts","box/index.ts","index.ts"]`,
+		`(await readdir("tools", { withFileTypes: true })).map((d) => d.isDirectory())`: `[true,false]`,
+		`await writeFile("x", "y").catch((e) => e.code)`:                                `"EROFS"`,
+	} {
+		if got := r.value(`import { readFile, readdir, stat, writeFile } from "node:fs/promises"; return ` + code); got != want {
+			t.Errorf("%s: %s, want %s", code, got, want)
+		}
+	}
+}
