@@ -28,8 +28,12 @@ const inactive = profiles.filter((c) => !c.orders.last_order_at || c.orders.last
 await Promise.all(inactive.map((c) => accounts.deactivate_customer({ id: c.id, reason: "inactive" })));
 return { checked: first.total, deactivated: inactive.map((c) => c.name) };`
 
-// query is what that agent searches for.
-const query = "list customers, get a customer with last login and orders, deactivate a customer"
+// needs are what that agent searches for, and what has to be found so that the program can be written.
+var needs = []struct{ query, path string }{
+	{"list all customers with their last login", "crm.list_customers"},
+	{"everything about one customer, with the newest order", "crm.get_customer"},
+	{"deactivate a customer", "accounts.deactivate_customer"},
+}
 
 // An agent does the job through a client, and keeps count of what a model in its place would read and write. It makes
 // the choices that a model would; what it does not know it asks the tools.
@@ -242,25 +246,16 @@ func parseAll[T any](texts []string) ([]T, error) {
 	return out, nil
 }
 
-// oneProgram does the job as one program: a search, then the program, which gives the names.
+// oneProgram does the job as one program: searches, then the program, which gives the names.
 func (a *agent) oneProgram(ctx context.Context) error {
 	if err := a.begin(ctx); err != nil {
 		return err
 	}
-	args, err := tool.Marshal(map[string]any{"query": query})
-	if err != nil {
+	if err := a.learn(ctx); err != nil {
 		return err
 	}
-	found, err := a.turn(ctx, call{"search", args})
+	args, err := tool.Marshal(map[string]any{"code": program})
 	if err != nil {
-		return err
-	}
-	for _, need := range []string{"crm.list_customers", "crm.get_customer", "accounts.deactivate_customer"} {
-		if !strings.Contains(found[0], need) {
-			return fmt.Errorf("search didn't find %s, without which the program can't be written; it answered:\n%s", need, found[0])
-		}
-	}
-	if args, err = tool.Marshal(map[string]any{"code": program}); err != nil {
 		return err
 	}
 	texts, err := a.turn(ctx, call{"execute", args})
@@ -276,6 +271,33 @@ func (a *agent) oneProgram(ctx context.Context) error {
 	a.way.Answered = texts[0]
 	a.finish(value.Deactivated)
 	return nil
+}
+
+// learn searches for the tools that the program needs, all in one turn, and again with more hits for what was missed.
+func (a *agent) learn(ctx context.Context) error {
+	left := needs
+	for _, limit := range []int{2, 10} {
+		var calls []call
+		for _, n := range left {
+			args, err := tool.Marshal(map[string]any{"query": n.query, "limit": limit})
+			if err != nil {
+				return err
+			}
+			calls = append(calls, call{"search", args})
+		}
+		texts, err := a.turn(ctx, calls...)
+		if err != nil {
+			return err
+		}
+		found := strings.Join(texts, "\n")
+		left = slices.DeleteFunc(slices.Clone(left), func(n struct{ query, path string }) bool {
+			return strings.Contains(found, n.path+"(")
+		})
+		if len(left) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("search didn't find %s when asked for %q: without it the program can't be written", left[0].path, left[0].query)
 }
 
 // ready waits until all tools are there: upstreams connect while the agent's client is being told that Biplane is up.
@@ -314,13 +336,13 @@ func (c *client) listed(ctx context.Context) (bool, error) {
 
 // searchable says whether search finds the tools of both servers.
 func (c *client) searchable(ctx context.Context) (bool, error) {
-	for word, want := range map[string]string{"list customers": "crm.list_customers", "deactivate customer": "accounts.deactivate_customer"} {
-		args, err := tool.Marshal(map[string]any{"query": word})
+	for _, n := range needs {
+		args, err := tool.Marshal(map[string]any{"query": n.query, "limit": 10, "detail": "brief"})
 		if err != nil {
 			return false, err
 		}
 		text, err := c.call(ctx, call{"search", args})
-		if err != nil || !strings.Contains(text, want) {
+		if err != nil || !strings.Contains(text, n.path) {
 			return false, err
 		}
 	}

@@ -85,7 +85,7 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(&b, "\nAs one program the context holds %s fewer tokens at the end. Over all turns the model reads %s fewer than tool by\n"+
 		"tool, %s fewer than with parallel calls.\n", times(first.Tokens.Context, last.Tokens.Context),
 		times(first.Tokens.Read, last.Tokens.Read), times(r.Ways[1].Tokens.Read, last.Tokens.Read))
-	fmt.Fprintf(&b, "\nThe program that the agent sent, after one search:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
+	fmt.Fprintf(&b, "\nThe program that the agent sent, after searching for the tools:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
 	fmt.Fprint(&b, r.notes())
 	fmt.Fprint(&b, connectText)
 	_, _ = io.WriteString(w, b.String()) // nobody is left to tell
@@ -129,8 +129,9 @@ All ways began with the same database and left the same changes in it, compared 
 
 Assumed: no model took part. The agents are scripts that make a good model's choices (largest pages; details only of
 customers that may be inactive; with parallel calls everything that can be asked at once is, which few models do with 32
-calls). A model is taken to need %.1f s a turn and to write %.0f tokens a second. A system prompt and a provider's own framing come on top, the
-same for each way. Prompt caches make reading again cheaper, not shorter. The job is one that suits a program.
+calls). A model is taken to need %.1f s a turn and to write %.0f tokens a second. A system prompt and a provider's own
+framing come on top, the same for each way. Prompt caches make reading again cheaper, not shorter. The job is one that
+suits a program.
 `, a.Tokenizer, a.TurnSeconds, a.WriteSpeed)
 }
 
