@@ -153,10 +153,6 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, args[0], func() bool {
-		if path, ok := strings.CutPrefix(args[0], "file:"); ok {
-			_, err := os.Stat(ts.MkAbs(path))
-			return err == nil
-		}
 		resp, err := http.Get(args[0])
 		if err != nil {
 			return false

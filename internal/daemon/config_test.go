@@ -199,7 +199,7 @@ mcpServers:
   a:
     command: x
     args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret"]
-    env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}" }
+    env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}", F: "s3cret:-}", G: "${TOKEN}s3cret}", H: "${NONE:-}" }
   b: { url: "https://s3cret@h/mcp?s3cret", headers: { Authorization: "Bearer ${TOKEN}", X-Key: s3cret, Y: "Bearer s3cret" } }
 `)
 	if err != nil {
@@ -220,7 +220,7 @@ mcpServers:
 	if strings.Contains(got, "s3cret") {
 		t.Errorf("shows a secret: %s", got)
 	}
-	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}"} {
+	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}"} {
 		if !strings.Contains(got, keep) {
 			t.Errorf("hides %s: %s", keep, got)
 		}

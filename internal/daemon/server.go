@@ -225,15 +225,16 @@ func hide(s string) string {
 	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
 		return scheme + " " + hide(rest)
 	}
-	if strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") && strings.Count(s, "${") == 1 && !strings.Contains(s, ":-") || s == "" {
+	if s == "" {
 		return s
 	}
-	if name, def, ok := strings.Cut(s, ":-"); ok && def == "}" {
-		return s
-	} else if ok && strings.HasPrefix(s, "${") && strings.Count(s, "${") == 1 && strings.HasSuffix(s, "}") {
+	if !strings.HasPrefix(s, "${") || strings.Count(s, "${") != 1 || strings.IndexByte(s, '}') != len(s)-1 {
+		return secret
+	}
+	if name, def, ok := strings.Cut(s, ":-"); ok && def != "}" {
 		return name + ":-" + secret + "}"
 	}
-	return secret
+	return s
 }
 
 // shownArgs gives arguments without those that look like secrets.
