@@ -3,7 +3,7 @@ package typegen
 import "strings"
 
 // flatten makes of a schema one without references and combinations: what it refers to, its allOf, the chosen branch of
-// its anyOf or oneOf (nil: none chosen) and of its if are merged into it. It gives nil where a reference leads nowhere.
+// its anyOf or oneOf (nil: the first) and of its if are merged into it. It gives nil where a reference leads nowhere.
 func (m *maker) flatten(n, arm *node, depth int) *node {
 	if n == nil || n.kind != jObject || depth > 24 {
 		return n
@@ -19,32 +19,35 @@ func (m *maker) flatten(n, arm *node, depth int) *node {
 			out.set(k, n.vals[i])
 		}
 	}
-	add := func(s, arm *node) bool {
-		f := m.flatten(s, arm, depth+1)
+	for _, p := range m.parts(n, arm, depth) {
+		f := m.flatten(p.schema, p.arm, depth+1)
 		if f == nil {
-			return false
+			return nil
 		}
 		out = merge(out, f)
-		return out != nil
+	}
+	return out
+}
+
+// A part is a schema that another is combined of, and the branch of its own that was chosen.
+type part struct{ schema, arm *node }
+
+// parts gives what a schema is combined of. A nil schema is a reference that leads nowhere.
+func (m *maker) parts(n, arm *node, depth int) []part {
+	var out []part
+	branches := n.list("anyOf")
+	if len(branches) == 0 {
+		branches = n.list("oneOf")
 	}
 	if ref, ok := refOf(n); ok {
-		target := m.doc.lookup(ref)
 		inner := arm
-		if own := n.list("anyOf"); len(own) > 0 || len(n.list("oneOf")) > 0 {
-			inner = nil
+		if len(branches) > 0 {
+			inner = nil // the choice is of n's own branches
 		}
-		if target == nil || !add(target, inner) {
-			return nil
-		}
+		out = append(out, part{m.doc.lookup(ref), inner})
 	}
 	for _, s := range n.list("allOf") {
-		var inner *node
-		if c := m.choices(s, depth); len(c) > 0 {
-			inner = c[0]
-		}
-		if !add(s, inner) {
-			return nil
-		}
+		out = append(out, part{s, m.first(s, depth)})
 	}
 	for _, k := range []string{"anyOf", "oneOf"} {
 		arms := n.list(k)
@@ -57,25 +60,31 @@ func (m *maker) flatten(n, arm *node, depth int) *node {
 				pick = a
 			}
 		}
-		var inner *node
-		if c := m.choices(pick, depth); len(c) > 0 {
-			inner = c[0]
-		}
-		if !add(pick, inner) {
-			return nil
+		out = append(out, part{pick, m.first(pick, depth)})
+	}
+	add := func(key string) {
+		if s := n.get(key); s != nil {
+			out = append(out, part{s, nil})
 		}
 	}
 	switch m.plan.then {
 	case 1:
-		if c := n.get("if"); c != nil && !(add(c, nil) && (n.get("then") == nil || add(n.get("then"), nil))) {
-			return nil
+		if n.get("if") != nil {
+			add("if")
+			add("then")
 		}
 	case 2:
-		if e := n.get("else"); e != nil && !add(e, nil) {
-			return nil
-		}
+		add("else")
 	}
 	return out
+}
+
+// first is the branch of a schema to take where there is a choice; nil where there is none.
+func (m *maker) first(n *node, depth int) *node {
+	if c := m.choices(n, depth); len(c) > 0 {
+		return c[0]
+	}
+	return nil
 }
 
 // merge gives a schema that asks for what a and b ask for, as far as keywords can be joined.

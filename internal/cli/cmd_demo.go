@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/internal/demo"
+)
+
+func demoCommand(a *app) *cobra.Command {
+	var output string
+	cfg := demo.Config{ServeArgs: []string{"demo", "serve"}}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "The whole idea on this machine, offline, in under a minute",
+		Long: `Starts two real MCP servers (a customer database, and an API to change accounts) with Biplane in front of them, and does
+one job three ways by scripted agents: tool by tool, tool by tool with parallel calls, and as one program. Prints what a
+model would have read and written in each, how long it took, and what of that is measured and what assumed. Needs no
+network, no model and no account, and leaves nothing behind.`,
+		Example: `  biplane demo
+  biplane demo -o json --turn-latency 3s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return usage("output %q is not one of table, json", output)
+			}
+			if cfg.TurnLatency <= 0 || cfg.WriteSpeed <= 0 {
+				return usage("--turn-latency and --tokens-per-second are more than 0")
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			cfg.Biplane, cfg.Progress = []string{self}, a.Err
+			r, err := demo.Run(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			return a.print(output, r, func(w io.Writer) { r.Write(w) })
+		},
+	}
+	addOutput(c, &output)
+	c.Flags().DurationVar(&cfg.TurnLatency, "turn-latency", 1500*time.Millisecond, "how long a model is assumed to take to its first token")
+	c.Flags().Float64Var(&cfg.WriteSpeed, "tokens-per-second", 70, "how fast a model is assumed to write")
+	c.AddCommand(demoServeCommand(a))
+	return c
+}
+
+// demoServeCommand is one of the demonstration's MCP servers.
+func demoServeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:    "serve KIND DATABASE",
+		Short:  "One of the demonstration's MCP servers, over stdio",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return demo.Serve(cmd.Context(), args[0], args[1], a.In, a.Out)
+		},
+	}
+}
