@@ -98,7 +98,10 @@ type Server struct {
 
 	ctx    context.Context // done when Close begins
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	stdio  sync.WaitGroup // connections; none is added once closed is set
 }
 
 // New makes a Server. It starts nothing that needs closing before the first connection.
@@ -202,6 +205,9 @@ func (s *Server) ToolsChanged() {
 
 // Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come later are refused.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	s.http.close()
 	var closing sync.WaitGroup
@@ -211,6 +217,6 @@ func (s *Server) Close() error {
 		}
 	}
 	closing.Wait()
-	s.wg.Wait()
+	s.stdio.Wait()
 	return nil
 }

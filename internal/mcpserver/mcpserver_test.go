@@ -326,3 +326,26 @@ func TestLackingCapability(t *testing.T) {
 		}
 	})
 }
+
+func TestOlderRevisions(t *testing.T) {
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18"} {
+		s := mcpserver.New(config(newDoor(), mcpserver.Code))
+		stdio, web := startStdio(t, s, version), startHTTP(t, s, version)
+		for _, p := range []peer{stdio, web} {
+			if res, _ := p.call(t, "tools/list", ""); names(t, res) != "search execute resume" {
+				t.Errorf("%s: %s", version, res)
+			}
+		}
+		// Before 2025-06-18 a client didn't say its revision again.
+		res := web.post(t, request(1, "tools/list", "", version), map[string]string{"MCP-Protocol-Version": ""})
+		if body := drain(t, res); res.StatusCode != 200 {
+			t.Errorf("%s without its header: %d %s", version, res.StatusCode, body)
+		}
+	}
+	// An unknown revision is answered with the newest that has a handshake (2025-11-25, basic/lifecycle).
+	p := startStdio(t, mcpserver.New(config(newDoor(), mcpserver.Code)), "2026-07-28")
+	p.write(t, strings.Replace(strings.Split(hello, "\n")[0], "2025-11-25", "2031-01-01", 1))
+	if got := string(fieldOf(t, p.read(t), "result", "protocolVersion")); got != `"2025-11-25"` {
+		t.Errorf("negotiated %s", got)
+	}
+}

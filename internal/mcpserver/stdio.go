@@ -22,11 +22,14 @@ import (
 //
 // A line that is no message is answered with an error, and the conversation goes on.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	s.wg.Add(1)
-	defer s.wg.Done()
-	if s.ctx.Err() != nil {
-		return errors.New("mcpserver: closed")
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errors.New("serve MCP over stdio: the server is closed")
 	}
+	s.stdio.Add(1)
+	s.mu.Unlock()
+	defer s.stdio.Done()
 	ctx, gone := s.withClient(ctx, s.cfg.Local)
 	defer gone()
 	c := newConn(in, out, s.cfg.Limits)

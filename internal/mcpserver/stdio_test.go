@@ -18,11 +18,13 @@ const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 `
 
-func TestStdioAnswersBeforeItEnds(t *testing.T) {
+func TestStdioAnswersBeforeItEnds(t *testing.T) { synctest.Test(t, stdioAnswersBeforeItEnds) }
+
+func stdioAnswersBeforeItEnds(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
-		case <-time.After(20 * time.Millisecond): // longer than the input lasts
+		case <-time.After(5 * time.Second): // longer than the input lasts
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -138,34 +140,37 @@ func TestStdioCancellation(t *testing.T) {
 
 // A client that sends and doesn't read is held back.
 func TestStdioFlood(t *testing.T) {
-	cfg := config(newDoor(), mcpserver.Code)
-	cfg.Limits.StdioPending = 8
-	in, w := io.Pipe()
-	outR, out := io.Pipe()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- mcpserver.New(cfg).ServeStdio(ctx, in, out) }()
-	io.WriteString(w, strings.Split(hello, "\n")[0]+"\n")
-	io.ReadFull(outR, make([]byte, 1)) // it has begun to answer; from here on nothing is read
-	written := make(chan int, 1)
-	go func() {
-		n := 0
-		for ; n < 10_000; n++ {
-			if _, err := io.WriteString(w, `{"jsonrpc":"2.0","id":"`+strings.Repeat("p", n+1)+`","method":"ping"}`+"\n"); err != nil {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(newDoor(), mcpserver.Code)
+		cfg.Limits.StdioPending = 8
+		in, w := io.Pipe()
+		outR, out := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- mcpserver.New(cfg).ServeStdio(ctx, in, out) }()
+		io.WriteString(w, strings.Split(hello, "\n")[0]+"\n")
+		io.ReadFull(outR, make([]byte, 1)) // it has begun to answer; from here on nothing is read
+		written, finished := 0, make(chan struct{})
+		go func() {
+			defer close(finished)
+			for ; written < 10_000; written++ {
+				if _, err := io.WriteString(w, `{"jsonrpc":"2.0","id":"`+strings.Repeat("p", written+1)+`","method":"ping"}`+"\n"); err != nil {
+					return
+				}
 			}
+		}()
+		synctest.Wait()
+		select {
+		case <-finished:
+			t.Error("all was taken in")
+		default:
 		}
-		written <- n
-	}()
-	select {
-	case n := <-written:
-		t.Errorf("took in %d requests", n)
-	case <-time.After(100 * time.Millisecond):
-	}
-	cancel()
-	outR.Close()
-	<-done
-	if n := <-written; n > 200 {
-		t.Errorf("took in %d requests", n)
-	}
+		cancel()
+		outR.Close()
+		<-done
+		<-finished
+		if written > 20 {
+			t.Errorf("took in %d requests", written)
+		}
+	})
 }
