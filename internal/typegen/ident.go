@@ -15,7 +15,7 @@ var reservedWords = words(`arguments await break case catch class const continue
 	protected public return static super switch this throw true try typeof var void while with yield undefined NaN Infinity`)
 
 // takenNames are names that generated files use themselves, so nothing else in them may have them.
-var takenNames = words(`callTool search emit tools globalThis Promise Array Record ToolError any unknown never string number
+var takenNames = words(`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
 	boolean bigint object symbol void null undefined Symbol Object Function String Number Boolean BigInt Error require
 	exports module async of get set type as from`)
 

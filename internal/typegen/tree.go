@@ -29,7 +29,7 @@ var (
 //	tools/<namespace>/<member>.ts   one module for each tool: `import { list_issues } from "./tools/github/list_issues"`
 //	tools/<namespace>/index.ts      all of an upstream: `import { list_issues } from "./tools/github"`
 //	tools/globals.d.ts              the namespaces as globals: `github.list_issues(...)`, `tools.github.list_issues(...)`
-//	tools/runtime.d.ts              callTool, search, emit, ToolError
+//	tools/runtime.d.ts              callTool, search, readResult, emit, ToolError
 //	tools/web.d.ts, tsconfig.json   what else a program finds (console, URL, ...), and what it doesn't (the DOM, fetch)
 //
 // The order of items doesn't matter. Paths of two tools that differ in case only differ otherwise too, so that the tree

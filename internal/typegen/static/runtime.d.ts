@@ -4,19 +4,24 @@
 declare function callTool<T = unknown>(path: string, args?: unknown): Promise<T>;
 
 /** Finds tools, as the search tool does: the matching tools with their typed calls, as text. */
-declare function search(query: string, options?: { limit?: number; detail?: string }): Promise<string>;
+declare function search(query: string, options?: { limit?: number; detail?: "brief" | "full" }): Promise<string>;
+
+/** Reads on in a result of an earlier program that was too large to give whole, by the handle that it was kept under. */
+declare function readResult(handle: string, options?: { offset?: number; limit?: number }): Promise<unknown>;
 
 /** Gives an image, audio or resource that a tool answered with to the agent, beside the program's value. */
 declare function emit(handle: unknown): void;
 
 /** What a failed tool call throws. */
 declare class ToolError extends Error {
+  constructor(message?: string, fields?: { kind?: string; upstream?: string; tool?: string });
   /** The upstream of the tool, for example "github". */
   readonly upstream: string;
   /** The exact name of the tool at its upstream. */
   readonly tool: string;
-  /** Sorts failures by what can be done about them. */
+  /** "failed" where the tool ran and reports failure; the others say why the call could not be made, or did not end. */
   readonly kind:
+    | "failed"
     | "invalid"
     | "not_found"
     | "conflict"
@@ -25,6 +30,5 @@ declare class ToolError extends Error {
     | "timeout"
     | "unavailable"
     | "canceled"
-    | "internal"
-    | "tool";
+    | "internal";
 }

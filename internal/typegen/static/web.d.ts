@@ -65,8 +65,50 @@ declare const crypto: {
   randomUUID(): string;
   getRandomValues<T extends ArrayBufferView>(array: T): T;
 };
+declare const performance: { now(): number };
 
+declare class Event {
+  constructor(type: string);
+  readonly type: string;
+}
+declare class EventTarget {
+  addEventListener(type: string, listener: (event: Event) => void, options?: { once?: boolean }): void;
+  removeEventListener(type: string, listener: (event: Event) => void): void;
+  dispatchEvent(event: Event): boolean;
+}
+declare class AbortSignal extends EventTarget {
+  static timeout(ms: number): AbortSignal;
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  throwIfAborted(): void;
+}
+declare class AbortController {
+  readonly signal: AbortSignal;
+  abort(reason?: unknown): void;
+}
+
+// Files are those of the tools, and can only be read.
 declare module "node:fs/promises" {
-  export function readFile(path: string, encoding?: string | { encoding: string }): Promise<string>;
-  export function readdir(path: string): Promise<string[]>;
+  type Encoding = string | { encoding: string };
+  interface Stats {
+    readonly size: number;
+    isDirectory(): boolean;
+    isFile(): boolean;
+  }
+  export function readFile(path: string, encoding: Encoding): Promise<string>;
+  export function readFile(path: string): Promise<Uint8Array>;
+  export function readdir(path: string, options?: { recursive?: boolean }): Promise<string[]>;
+  export function stat(path: string): Promise<Stats>;
+  export function access(path: string): Promise<void>;
+}
+declare module "node:path" {
+  export function join(...parts: string[]): string;
+  export function resolve(...parts: string[]): string;
+  export function basename(path: string, suffix?: string): string;
+  export function dirname(path: string): string;
+  export function extname(path: string): string;
+  export function relative(from: string, to: string): string;
+}
+declare module "node:timers/promises" {
+  export function setTimeout<T = void>(ms?: number, value?: T): Promise<T>;
 }
