@@ -9,7 +9,6 @@ package catalog
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -176,11 +175,4 @@ func sameAnnotations(a, b tool.Annotations) bool {
 	same := func(x, y *bool) bool { return x == y || x != nil && y != nil && *x == *y }
 	return same(a.ReadOnly, b.ReadOnly) && same(a.Destructive, b.Destructive) &&
 		same(a.Idempotent, b.Idempotent) && same(a.OpenWorld, b.OpenWorld)
-}
-
-// SearchTool gives the tool `search`: {query, limit?, detail?} to text.
-func (c *Catalog) SearchTool() tool.Caller {
-	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
-		return c.answer(call.Arguments)
-	})
 }

@@ -213,15 +213,9 @@ func nearestName(s string, names []string) string {
 	return best
 }
 
+// healthLine says how an upstream is.
 func healthLine(u *upstream) string {
-	line := fmt.Sprintf("upstream %q: %s", u.name, u.health.State)
-	if r := oneLine(u.health.Reason, 160); r != "" {
-		line += ", " + r
-	}
-	if u.health.State == tool.NeedsSignIn {
-		line += "; run `biplane connect " + oneLine(u.name, 64) + "`"
-	}
-	return line
+	return fmt.Sprintf("upstream %s: %s", quoteShort(u.name), state(u))
 }
 
 func orList(items []string) string {
@@ -246,6 +240,10 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
+// invisible says whether r is no letter, mark, number, sign or space: control characters, and those that change the
+// direction of text or hide in it.
+func invisible(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
+
 // oneLine makes text from outside one line of at most n bytes: spaces joined, what is not visible taken out.
 func oneLine(s string, n int) string {
 	var b strings.Builder
@@ -257,7 +255,7 @@ func oneLine(s string, n int) string {
 		switch {
 		case unicode.IsSpace(r):
 			space = true
-		case r == utf8.RuneError || !unicode.IsGraphic(r):
+		case invisible(r):
 		default:
 			if space && b.Len() > 0 {
 				b.WriteByte(' ')

@@ -69,7 +69,7 @@ func TestNotFound(t *testing.T) {
 		{"list_issues", "did you mean github.list_issues?"},
 		{"tools.github.creat_issue", "did you mean github.create_issue"},
 		{"slack.sendMessage", `did you mean slack.post_message?`},
-		{"linear.list_issues", "upstream \"linear\": needs sign-in, 401 from[31m it; run `biplane connect linear`."},
+		{"linear.list_issues", "upstream \"linear\": needs sign-in (401 from[31m it), run `biplane connect linear`."},
 		{"github", `"github" is an upstream, not a tool`},
 		{"zzz.qqq", `no tool "zzz.qqq": there is no upstream "zzz". Use search`},
 		{"", `no tool ""`},
