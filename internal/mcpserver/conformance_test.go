@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/peertest"
-	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 )
 
 // everythingServer builds the server that the Go SDK has for the conformance suite.
@@ -30,55 +25,31 @@ func everythingServer(t testing.TB) string {
 	return bin
 }
 
-// behind gives a Server in mode direct, names unprefixed, in front of an upstream that runs until the test ends.
-func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
+// whole runs all of Biplane in mode direct, names unprefixed, in front of an upstream, and gives the URL that agents use.
+func whole(t *testing.T, command string) (url string) {
 	t.Helper()
-	var s *mcpserver.Server
-	ready := make(chan struct{})
-	cfg.OnChange = func() {
-		<-ready
-		s.ToolsChanged()
-	}
-	up, err := mcp.New(cfg)
+	folder, err := os.MkdirTemp("", "biplane") // a short path: it holds a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	find := func(name string) *tool.Tool {
-		for _, x := range up.Snapshot().Tools {
-			if x.Path() == name || x.Name == name || x.Upstream+"_"+x.Name == name {
-				return x
-			}
-		}
-		return nil
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	settings := daemon.DefaultSettings()
+	settings.Mode = "direct"
+	settings.Servers = []daemon.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
+	d, err := daemon.New(t.Context(), daemon.Config{Settings: settings, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s = mcpserver.New(mcpserver.Config{
-		Mode: mcpserver.Direct, Unprefixed: true, Version: "1.2.3",
-		Tools: func(context.Context, tool.Principal) (out []mcpserver.Listed) {
-			for _, x := range up.Snapshot().Tools {
-				out = append(out, mcpserver.Listed{Name: x.Upstream + "_" + x.Name, Tool: x})
-			}
-			return out
-		},
-		Lookup: func(_ context.Context, _ tool.Principal, name string) *tool.Tool { return find(name) },
-		Door: tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-			next := *c
-			if next.Tool = find(c.Path); next.Tool == nil {
-				return nil, tool.Errorf(tool.NotFound, "no tool %q", c.Path)
-			}
-			return up.Call(ctx, &next)
-		}),
-	})
-	close(ready)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { up.Run(ctx); close(done) }()
-	t.Cleanup(func() { s.Close(); cancel(); <-done })
-	for deadline := time.Now().Add(20 * time.Second); up.Snapshot().Health.State != tool.Ready; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the upstream is %+v", up.Snapshot())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, d.Close()); err != nil {
+			t.Errorf("the daemon ended with %v", err)
 		}
-	}
-	return s
+	})
+	return "http://" + d.Addr() + "/mcp"
 }
 
 // suite runs the MCP conformance suite against url and gives what it prints; err says that it failed.
@@ -99,7 +70,7 @@ func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestConformance runs the MCP conformance suite's scenarios for servers, in both eras. What may fail is in
+// TestConformance runs the MCP conformance suite's scenarios for servers against all of Biplane, in both eras. What may fail is in
 // testdata/conformance, with the reason; the suite fails for what is not there and fails, and for what is there and passes.
 // BIPLANE_CONFORMANCE_RESULTS names a folder to keep the suite's own results in.
 func TestConformance(t *testing.T) {
@@ -107,11 +78,7 @@ func TestConformance(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	peertest.Node(t)
-	s := behind(t, mcp.Config{Name: "everything", Command: everythingServer(t)})
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.Handler())
-	srv := httptest.NewServer(mux)
-	t.Cleanup(srv.Close)
+	url := whole(t, everythingServer(t))
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			expected, err := filepath.Abs(filepath.Join("testdata", "conformance", revision+".yaml"))
@@ -119,7 +86,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 			reasons(t, expected)
-			if out, err := suite(t, srv.URL+"/mcp", expected, "--suite", "all", "--spec-version", revision); err != nil {
+			if out, err := suite(t, url, expected, "--suite", "all", "--spec-version", revision); err != nil {
 				t.Fatalf("%v\n%s", err, tail(out, 120))
 			}
 		})
@@ -134,7 +101,7 @@ func TestConformance(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.expected), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := suite(t, srv.URL+"/mcp", file, "--scenario", c.scenario, "--spec-version", "2025-11-25")
+			out, err := suite(t, url, file, "--scenario", c.scenario, "--spec-version", "2025-11-25")
 			if err == nil || !strings.Contains(out, c.complaint) {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -52,6 +52,57 @@ func serveStdio() int {
 	return 0
 }
 
+// behind gives a Server in mode direct, names unprefixed, in front of an upstream that runs until the test ends.
+func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
+	t.Helper()
+	var s *mcpserver.Server
+	ready := make(chan struct{})
+	cfg.OnChange = func() {
+		<-ready
+		s.ToolsChanged()
+	}
+	up, err := mcp.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(name string) *tool.Tool {
+		for _, x := range up.Snapshot().Tools {
+			if x.Path() == name || x.Name == name || x.Upstream+"_"+x.Name == name {
+				return x
+			}
+		}
+		return nil
+	}
+	s = mcpserver.New(mcpserver.Config{
+		Mode: mcpserver.Direct, Unprefixed: true, Version: "1.2.3",
+		Tools: func(context.Context, tool.Principal) (out []mcpserver.Listed) {
+			for _, x := range up.Snapshot().Tools {
+				out = append(out, mcpserver.Listed{Name: x.Upstream + "_" + x.Name, Tool: x})
+			}
+			return out
+		},
+		Lookup: func(_ context.Context, _ tool.Principal, name string) *tool.Tool { return find(name) },
+		Door: tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			next := *c
+			if next.Tool = find(c.Path); next.Tool == nil {
+				return nil, tool.Errorf(tool.NotFound, "no tool %q", c.Path)
+			}
+			return up.Call(ctx, &next)
+		}),
+	})
+	close(ready)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { up.Run(ctx); close(done) }()
+	t.Cleanup(func() { s.Close(); cancel(); <-done })
+	for deadline := time.Now().Add(20 * time.Second); up.Snapshot().Health.State != tool.Ready; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the upstream is %+v", up.Snapshot())
+		}
+	}
+	return s
+}
+
 // inspect runs the inspector's command line and gives what it prints.
 func inspect(t *testing.T, args ...string) string {
 	t.Helper()
