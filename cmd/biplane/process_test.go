@@ -188,26 +188,26 @@ func TestTakeover(t *testing.T) {
 	owner.hello()
 	relay := start(t, dir, "mcp")
 	relay.hello()
-	relay.execute(2, "return await stub.echo({ message: 'through the owner' })")
-	relay.want(2, "through the owner")
+	relay.execute(2, "return await callTool('stub.echo', { message: 'through the owner' })")
+	relay.want(2, `"text":"\"through the owner\""`)
 	if !strings.Contains(relay.stderr.String(), "biplane is running already") {
 		t.Errorf("the second process says\n%s", relay.stderr)
 	}
 
-	relay.execute(3, "return await stub.sleep({ ms: 600000 })")
+	relay.execute(3, "return await callTool('stub.sleep', { ms: 600000 })")
 	relay.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 	relay.want(4, "result") // what was sent before has arrived
 	if err := owner.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	relay.want(3, "whether it took effect is not known")
-	relay.execute(5, "return await stub.echo({ message: 'on its own' })")
-	relay.want(5, "on its own")
+	relay.execute(5, "return await callTool('stub.echo', { message: 'on its own' })")
+	relay.want(5, `"text":"\"on its own\""`)
 
 	third := start(t, dir, "mcp")
 	third.hello()
-	third.execute(2, "return await stub.echo({ message: 'through the new owner' })")
-	third.want(2, "through the new owner")
+	third.execute(2, "return await callTool('stub.echo', { message: 'through the new owner' })")
+	third.want(2, `"text":"\"through the new owner\""`)
 
 	for _, p := range []*biplaneProcess{third, relay} {
 		p.in.Close()
@@ -221,7 +221,7 @@ func TestTakeover(t *testing.T) {
 // TestInterrupt interrupts a program in the middle of a call: all that was started is gone.
 func TestInterrupt(t *testing.T) {
 	dir := folder(t)
-	p := start(t, dir, "run", "-c", "console.log('begun'); await stub.sleep({ ms: 600000 })", "--log-level", "info")
+	p := start(t, dir, "run", "-c", "console.log('begun'); await callTool('stub.sleep', { ms: 600000 })", "--log-level", "info")
 	waitFor(t, "the upstream runs", func() bool { return stubs(dir) == 1 })
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

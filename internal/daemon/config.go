@@ -44,7 +44,7 @@ type SandboxSettings struct {
 func DefaultSettings() *Settings {
 	return &Settings{
 		Mode: "code", Policy: "open", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
-		Sandbox: SandboxSettings{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 32},
+		Sandbox: SandboxSettings{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
 	}
 }
 

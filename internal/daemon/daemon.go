@@ -179,17 +179,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
 
-	servers := []*server{serve(d.socket, d.http.Socket(), d.log)}
+	failed := make(chan error, 2)
+	servers := []*server{serve(d.socket, d.http.Socket(), d.log, failed)}
 	if d.tcp != nil {
-		servers = append(servers, serve(d.tcp, d.http.Loopback(), d.log))
+		servers = append(servers, serve(d.tcp, d.http.Loopback(), d.log, failed))
 	}
-	var err error
 	select {
 	case <-ctx.Done():
-	case err = <-failed(servers):
+	case <-failed: // the server's stop says why
 	}
 	// From the outside inwards: nothing new comes in, then what is under way ends, then what it stood on.
-	errs := []error{err, d.mcp.Close(), d.http.Close()}
+	errs := []error{d.mcp.Close(), d.http.Close()}
 	for _, s := range servers {
 		errs = append(errs, s.stop())
 	}

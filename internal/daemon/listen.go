@@ -90,49 +90,37 @@ func dialSocket(ctx context.Context, folder string) (net.Conn, error) {
 // A server serves one listener.
 type server struct {
 	http *http.Server
-	done chan error
+	done chan struct{} // closed when it serves no more
+	err  error         // why, when it wasn't told to stop; set before done is closed
 }
 
-// serve begins to serve.
-func serve(l net.Listener, h http.Handler, log *slog.Logger) *server {
+// serve begins to serve. failed is told when the server ends by itself; it must have room for that.
+func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error) *server {
 	s := &server{
 		http: &http.Server{
 			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
-		done: make(chan error, 1),
+		done: make(chan struct{}),
 	}
-	go func() { s.done <- s.http.Serve(l) }()
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.err = err
+			failed <- err
+		}
+	}()
 	return s
-}
-
-// failed gives the error of a server that ended by itself.
-func failed(servers []*server) <-chan error {
-	first := make(chan error, len(servers))
-	for _, s := range servers {
-		done := make(chan error, 1)
-		from := s.done
-		s.done = done
-		go func() {
-			err := <-from
-			if !errors.Is(err, http.ErrServerClosed) {
-				first <- err
-			}
-			done <- err
-		}()
-	}
-	return first
 }
 
 // stop ends a server: requests have a moment to end, as all that they waited for has ended.
 func (s *server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		s.http.Close()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
 	}
-	if err := <-s.done; err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	<-s.done
+	return errors.Join(err, s.err)
 }
