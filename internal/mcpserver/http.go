@@ -109,12 +109,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
 	defer bounded.finish()
-	if r.Method != http.MethodPost {
+	opened := false // a session, which lasts
+	defer func() {
+		if !opened {
+			gone()
+		}
+	}()
+	if r.Method == http.MethodPost {
+		opened = h.post(bounded, r, p, gone)
+	} else {
 		h.other(bounded, r, p)
-	} else if h.post(bounded, r, p, gone) {
-		return // the connection is a session now, and lasts
 	}
-	gone()
 }
 
 // post answers a message. It says whether that opened a session, which takes gone.

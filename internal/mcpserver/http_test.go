@@ -431,7 +431,9 @@ func TestDisconnectCancels(t *testing.T) {
 
 func TestListChanged(t *testing.T) {
 	for _, mode := range []mcpserver.Mode{mcpserver.Direct, mcpserver.Code} {
-		s := mcpserver.New(config(newDoor(), mode))
+		cfg := config(newDoor(), mode)
+		cfg.Limits.WriteTime = 300 * time.Millisecond
+		s := mcpserver.New(cfg)
 		legacy := startHTTP(t, s, "2025-11-25")
 		modern := dial(t, legacy.url, "2026-07-28")
 		caps, _ := modern.call(t, "server/discover", "")
@@ -453,6 +455,7 @@ func TestListChanged(t *testing.T) {
 		defer listen.Body.Close()
 		heard := bufio.NewReader(listen.Body)
 		await(t, heard, "notifications/subscriptions/acknowledged")
+		<-time.After(2 * cfg.Limits.WriteTime) // a stream may be silent for longer than one write may take
 		s.ToolsChanged()
 		await(t, heard, "notifications/tools/list_changed")
 		await(t, bufio.NewReader(res.Body), "notifications/tools/list_changed")
