@@ -135,7 +135,7 @@ func (f *function) end() {
 		f.emit("L%d:", b.label)
 		f.dead = false
 	}
-	f.stack = f.stack[:b.height]
+	f.cut(b.height)
 	if !f.dead {
 		f.resume(b, b.out)
 	}
@@ -156,7 +156,7 @@ func (f *function) leave(b *block) {
 
 // resume makes the stack that of the block's begin or end, with values of types ts in their slots.
 func (f *function) resume(b *block, ts []valType) {
-	f.stack = f.stack[:b.height]
+	f.cut(b.height)
 	for _, t := range ts {
 		f.stack = append(f.stack, entry{typ: t, expr: f.slot(t, len(f.stack)), local: -1})
 	}
@@ -186,10 +186,6 @@ func (f *function) branch(target int) {
 func (f *function) branchIf() {
 	target := f.target()
 	cond := f.pop(i32)
-	b := &f.blocks[target]
-	if target > 0 {
-		f.settled(b.branchTypes(), b.height) // checks the types
-	}
 	f.emit("if %s {", cond.truth())
 	f.branch(target)
 	f.emit("}")
@@ -267,7 +263,7 @@ func (f *function) call(t funcType, callee string) {
 	for _, e := range f.top(t.in) {
 		args = append(args, e.expr)
 	}
-	f.stack = f.stack[:len(f.stack)-len(t.in)]
+	f.cut(len(f.stack) - len(t.in))
 	call := callee + "(" + strings.Join(args, ", ") + ")"
 	var results []string
 	for i, o := range t.out {

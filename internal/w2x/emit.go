@@ -82,6 +82,7 @@ func functions(m *module) ([]*function, error) {
 		fs[i] = f
 	}
 	for i := range recursive(m, fs) {
+		m.left += fs[i].size()
 		f, err := translate(m, i, true)
 		if err != nil {
 			return nil, err

@@ -133,6 +133,7 @@ type module struct {
 	segments []segment
 	start    int // index of the start function, or -1
 	sp       int // index of the global that is the stack pointer, or -1
+	left     int // bytes of Go that may still be made
 }
 
 // typeOf is the type of function f, which may be an imported one.

@@ -10,6 +10,10 @@ const (
 	maxLocals = 50_000    // of a function
 	maxTable  = 10_000_000
 	maxPages  = 65536
+	// Go may be so many bytes longer than this many times the module; real modules make five times.
+	outputBase, outputFactor = 1 << 20, 32
+	// perLocal is what declaring a parameter or local takes, in bytes.
+	perLocal = 20
 )
 
 var sectionNames = [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "data count"}
@@ -24,7 +28,7 @@ func parse(b []byte) (*module, error) {
 		r.p = 0
 		r.fail("not a WebAssembly module of version 1")
 	}
-	p := &parser{m: &module{elems: map[uint32]uint32{}, start: -1, sp: -1}}
+	p := &parser{m: &module{elems: map[uint32]uint32{}, start: -1, sp: -1, left: outputBase + outputFactor*len(b)}}
 	for last := 0; r.more(); {
 		id := int(r.byte())
 		if id >= len(sectionNames) {
@@ -290,6 +294,9 @@ func (p *parser) code(r *reader) {
 		for ; n > 0; n-- {
 			f.locals = append(f.locals, t)
 		}
+	}
+	if p.m.left -= perLocal * len(f.locals); p.m.left < 0 {
+		q.fail("too many locals and parameters for so small a module")
 	}
 	f.at = q.base + q.p
 	f.code = q.bytes(len(q.b) - q.p)

@@ -78,6 +78,7 @@ func (g *generator) canonical(t valType) {
 	g.c.u(opLocalGet, l)
 	g.c.u(opLocalGet, l)
 	g.c.op(map[valType]byte{f32: 0x5b, f64: 0x61}[t], opSelect)
+	g.c.u(opLocalTee, l)
 }
 
 // value emits code that leaves a value of type t.

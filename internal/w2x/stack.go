@@ -78,8 +78,14 @@ func (f *function) popAny() entry {
 		f.fail("the stack is empty")
 	}
 	e := f.stack[len(f.stack)-1]
-	f.stack = f.stack[:len(f.stack)-1]
+	f.cut(len(f.stack) - 1)
 	return e
+}
+
+// cut drops what is on the stack from height h on.
+func (f *function) cut(h int) {
+	f.stack = f.stack[:h]
+	f.clean = min(f.clean, h)
 }
 
 // top checks that the top of the stack has the types ts and gives those entries, which stay.
@@ -106,27 +112,17 @@ func (f *function) settle(ts []valType, h int) {
 	}
 }
 
-// settled reports whether settle would do nothing.
-func (f *function) settled(ts []valType, h int) bool {
-	for i, e := range f.top(ts) {
-		if e.expr != f.slot(e.typ, h+i) {
-			return false
-		}
-	}
-	return true
-}
-
 // flush evaluates all that is on the stack, before control flow parts or meets.
 func (f *function) flush() {
-	for i := range f.stack {
-		f.evaluate(i)
+	for ; f.clean < len(f.stack); f.clean++ {
+		f.evaluate(f.clean)
 	}
 }
 
 // kill evaluates the entries that read a local which is about to change.
 func (f *function) kill(local int) {
-	for i, e := range f.stack {
-		if e.local == local {
+	for i := f.clean; i < len(f.stack); i++ {
+		if f.stack[i].local == local {
 			f.evaluate(i)
 		}
 	}

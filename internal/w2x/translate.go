@@ -71,6 +71,7 @@ type function struct {
 	r       *reader
 	lines   []string
 	stack   []entry
+	clean   int // entries below this height are in their slots
 	blocks  []block
 	slots   map[string]valType
 	labels  int
@@ -135,6 +136,14 @@ func translate(m *module, i int, depth bool) (f *function, err error) {
 		f.fail("no end")
 	}
 	return f, nil
+}
+
+// size is how many bytes of Go the function's lines are.
+func (f *function) size() (n int) {
+	for _, l := range f.lines {
+		n += len(l) + 1
+	}
+	return n
 }
 
 // instruction translates one instruction.
