@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"sandbox/wasm/guest":  {},
 	"sandbox/sandboxtest": {"tool", "sandbox"},
 	"upstream/mcp":        {"tool", "upstream"},
+	"audit/audittest":     {"tool", "audit"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",
 	},
