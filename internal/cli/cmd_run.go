@@ -44,6 +44,9 @@ the calls it made to standard error.`,
 					return err
 				}
 			}
+			if session != "" {
+				return usage("sessions are not available yet in this build: each program starts afresh")
+			}
 			if timeout < 0 {
 				return usage("the timeout is %s: it must be more than 0", timeout)
 			}

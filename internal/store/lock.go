@@ -74,19 +74,6 @@ func lockFolder(folder string, o Owner) (*lock, error) {
 	return &lock{f}, nil
 }
 
-// ReadOwner says which process owns the data folder, as its lock file says; ok is false when none does.
-func ReadOwner(folder string) (_ Owner, ok bool) {
-	f, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR, 0)
-	if err != nil {
-		return Owner{}, false
-	}
-	defer f.Close()
-	if !errors.Is(flock(f), errLocked) {
-		return Owner{}, false
-	}
-	return readOwner(f), true
-}
-
 func readOwner(f *os.File) Owner {
 	var o Owner
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
