@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -230,6 +231,9 @@ func (r *run) take(line []byte) error {
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
+		if strings.Contains(err.Error(), "max depth") { // of encoding/json, which has no name for it
+			return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
 	if err := r.handle(&m); err != nil {

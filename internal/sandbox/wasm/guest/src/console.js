@@ -1,7 +1,7 @@
 // console, with Node's own formatting.
 
 import util from "../../../../../third_party/node-inspect-extracted/dist/inspect.js";
-import { MapCtor, StringCtor, apply, create, define, global, isArray, keys, list, mapDelete, mapGet, mapSet, max, numberToFixed, objectToString, padEnd, push, record, repeat, slice } from "./primordials.js";
+import { MapCtor, StringCtor, apply, create, define, global, isArray, keys, list, mapDelete, mapGet, mapSet, max, named, numberToFixed, objectToString, padEnd, push, record, repeat, slice } from "./primordials.js";
 import { callerStack } from "./errors.js";
 import { now, sendConsole } from "./host.js";
 
@@ -10,7 +10,7 @@ const maxTotal = 512 * 1024; // characters of a run
 
 const inspectValue = util.inspect;
 const formatArgs = util.formatWithOptions;
-const options = record({ depth: 4, breakLength: 120, maxArrayLength: 100, maxStringLength: 10_000 });
+const options = record({ depth: 4, compact: 6, breakLength: 120, maxArrayLength: 100, maxStringLength: 10_000 });
 
 let total = 0, indent = "", counts = new MapCtor(), times = new MapCtor();
 
@@ -141,7 +141,7 @@ methods.trace = (...args) => {
 
 const out = {};
 const names = keys(methods);
-for (let i = 0; i < names.length; i++) define(out, names[i], methods[names[i]], true);
+for (let i = 0; i < names.length; i++) define(out, names[i], named(methods[names[i]], names[i]), true);
 define(out, Symbol.toStringTag, "console");
 global("console", out);
 

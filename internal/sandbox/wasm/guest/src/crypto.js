@@ -1,7 +1,7 @@
 // Randomness and clocks, both from the host: nothing of them is in the golden image.
 
 import {
-  MathObject, RangeErrorCtor, TypeErrorCtor, Uint8ArrayCtor, create, define, global, indexOf, slice,
+  MathObject, RangeErrorCtor, TypeErrorCtor, Uint8ArrayCtor, create, define, global, indexOf, named, slice,
   typedArrayBuffer, typedArrayBytes, typedArrayOffset, typedArrayTag,
 } from "./primordials.js";
 import { now, random } from "./host.js";
@@ -33,7 +33,7 @@ export function reseed() {
   origin = now();
 }
 
-define(MathObject, "random", function random_() {
+define(MathObject, "random", named(() => {
   if (!seeded) {
     const s = random(12);
     a = word(s, 0); b = word(s, 1); c = word(s, 2); d = 1;
@@ -41,14 +41,13 @@ define(MathObject, "random", function random_() {
     seeded = true;
   }
   return (next() * 2097152 + (next() >>> 11)) / 9007199254740992;
-});
-define(MathObject.random, "name", "random");
+}, "random"));
 
 const crypto = create(null);
 const most = 1024; // bytes that the host gives at once
 const integers = " Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array BigInt64Array BigUint64Array ";
 
-define(crypto, "getRandomValues", function getRandomValues(view) {
+define(crypto, "getRandomValues", named((view) => {
   const tag = typedArrayTag(view);
   if (tag === undefined || indexOf(integers, " " + tag + " ") < 0) throw new TypeErrorCtor("getRandomValues takes a typed array of integers");
   const n = typedArrayBytes(view);
@@ -61,18 +60,18 @@ define(crypto, "getRandomValues", function getRandomValues(view) {
     bytes[i] = nibble(s, 2 * at) << 4 | nibble(s, 2 * at + 1);
   }
   return view;
-}, true);
+}, "getRandomValues"), true);
 
-define(crypto, "randomUUID", function randomUUID() {
+define(crypto, "randomUUID", named(() => {
   const s = random(16);
   return slice(s, 0, 8) + "-" + slice(s, 8, 12) + "-4" + slice(s, 13, 16) + "-" + hex[8 + (nibble(s, 16) & 3)] + slice(s, 17, 20) + "-" + slice(s, 20, 32);
-}, true);
+}, "randomUUID"), true);
 define(crypto, Symbol.toStringTag, "Crypto");
 global("crypto", crypto);
 
 let origin = 0;
 const performance = create(null);
-define(performance, "now", function now_() { return now() - origin; }, true);
+define(performance, "now", named(() => now() - origin, "now"), true);
 Object.defineProperty(performance, "timeOrigin", { get: () => origin, enumerable: true, configurable: true });
 define(performance, "mark", function mark() {}, true);
 define(performance, "measure", function measure() {}, true);

@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, apply, define, defineProperty, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
-  list, push, record, slice, split, startsWith,
+  list, named, push, record, slice, split, startsWith,
 } from "./primordials.js";
 
 // QuickJS names code that eval compiled "<input>"; only programs are compiled so.
@@ -79,11 +79,11 @@ const accessors = record({
 });
 defineProperty(ErrorCtor.prototype, "stack", record({ get: accessors.get, set: accessors.set, enumerable: false, configurable: true }));
 
-define(ErrorCtor, "captureStackTrace", function captureStackTrace(o, f) {
+define(ErrorCtor, "captureStackTrace", named((o, f) => {
   apply(engineCaptureStackTrace, ErrorCtor, f === undefined ? [o] : [o, f]);
   const frames = cleanStack(o.stack);
   define(o, "stack", frames === "" ? header(o) : header(o) + "\n" + frames);
-});
+}, "captureStackTrace"));
 
 // A hook here would be handed the runtime's own functions, frame by frame.
 defineProperty(ErrorCtor, "prepareStackTrace", record({ get: () => undefined, set: () => {}, enumerable: false, configurable: false }));

@@ -75,15 +75,17 @@ class RelativeTimeFormat {
 }
 
 const Intl = {};
-for (const C of [NumberFormat, DateTimeFormat, PluralRules, ListFormat, RelativeTimeFormat, Collator]) {
-  define(C.prototype, Symbol.toStringTag, `Intl.${C.name}`);
+const classes = { NumberFormat, DateTimeFormat, PluralRules, ListFormat, RelativeTimeFormat, Collator };
+for (const name of Object.keys(classes)) {
+  const C = classes[name];
+  define(C.prototype, Symbol.toStringTag, `Intl.${name}`);
   // Intl.NumberFormat and Intl.DateTimeFormat may be called without new.
   const callable = function (...args) { return new C(...args); };
-  Object.defineProperty(callable, "name", { value: C.name, configurable: true });
+  Object.defineProperty(callable, "name", { value: name, configurable: true });
   callable.prototype = C.prototype;
   define(C.prototype, "constructor", callable);
   define(callable, "supportedLocalesOf", C.supportedLocalesOf);
-  define(Intl, C.name, callable);
+  define(Intl, name, callable);
 }
 define(Intl, "getCanonicalLocales", (l) => (l === undefined ? [] : [].concat(l).map(String)));
 define(Intl, Symbol.toStringTag, "Intl");

@@ -26,6 +26,7 @@ const maxMessage = 64 * 1024;
 const maxRejections = 10;
 
 let phase = idle;
+let fresh = true;        // no program has run here yet: nothing is to be forgotten, and no page to be touched for it
 let value;               // of the program, once it has one
 let patience;            // id of the timer of grace
 let outOfPatience = false;
@@ -41,9 +42,12 @@ function start(run) {
   promises = 0;
   rejections = list();
   forgotten = undefined;
-  calls.reset();
-  timers.reset();
-  console_.reset();
+  if (!fresh) {
+    calls.reset();
+    timers.reset();
+    console_.reset();
+  }
+  fresh = false;
   setProgramName(run.name || "program");
   setNamespaces(run.namespaces);
   let result;

@@ -138,8 +138,8 @@ export function define(o, name, value, enumerable = false) {
   return defineProperty(o, name, record({ value, enumerable, writable: true, configurable: true }));
 }
 
-/** Defines a global as the engine defines its own. */
-export function global(name, value) { define(globalThis, name, value); }
+/** Defines a global as the engine defines its own; the bundle's short names don't show. */
+export function global(name, value) { define(globalThis, name, typeof value === "function" ? named(value, name) : value); }
 
 /** Gives a function a name in stack traces and for inspection. */
 export function named(f, name) {

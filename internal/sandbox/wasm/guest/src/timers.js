@@ -87,6 +87,7 @@ export const timers = () => mapSize(live);
 
 /** Forgets all timers. */
 export function reset() {
+  if (heap.length === 0 && armed === -1) return;
   live = new MapCtor();
   heap = list();
   armed = -2;

@@ -75,8 +75,7 @@ export function setNamespaces(all) {
   global("tools", tools);
 }
 
-global("callTool", function callToolByPath(path, ...args) { return callTool(path, args.length > 0 ? args[0] : undefined, args.length); });
-named(globalThis.callTool, "callTool");
+global("callTool", (path, ...args) => { return callTool(path, args.length > 0 ? args[0] : undefined, args.length); });
 
 global("search", function search(query, options) {
   const args = create(null);
