@@ -37,19 +37,26 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 		return &Attachment{Client: d.Client(), own: start(ctx, d)}, nil
 	}
 	c := socketClient(cfg.DataDir)
-	s, err := c.Status(ctx)
+	s, err := status(ctx, c)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w", owner.PID, err)
 	}
 	a := &Attachment{Client: c}
+	if s.Version != cfg.Version {
+		a.Notice = fmt.Sprintf("process %d, which answers, is biplane %s, and this is %s: stop that process to use this one", s.PID, s.Version, cfg.Version)
+	}
 	if cfg.Settings != nil && s.ConfigSum != cfg.Settings.Sum {
 		a.Notice = fmt.Sprintf("%s has changed since process %d, which answers, read it: stop that process to use the new one", s.Config, s.PID)
 	}
 	return a, nil
 }
 
-// Owns says whether the Daemon is this process's own.
-func (a *Attachment) Owns() bool { return a.own != nil }
+// status asks a process that has to answer soon.
+func status(ctx context.Context, c *api.Client) (*api.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.Status(ctx)
+}
 
 // Close ends the Daemon, if it is this process's own, and waits until all that it started is gone.
 func (a *Attachment) Close() error {
@@ -149,6 +156,10 @@ func dialStdio(ctx context.Context, folder string) (*backend, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		conn.Close()
+		return nil, err
+	}
 	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n\r\n")
 	if err != nil {
 		conn.Close()
@@ -163,6 +174,10 @@ func dialStdio(ctx context.Context, folder string) (*backend, error) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		conn.Close()
 		return nil, fmt.Errorf("biplane answered %s", resp.Status)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return nil, err
 	}
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {

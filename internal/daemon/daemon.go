@@ -48,6 +48,7 @@ type Daemon struct {
 	started   time.Time
 	store     *store.Store
 	driver    closingDriver
+	kind      string // of driver
 	catalog   *catalog.Catalog
 	upstreams *upstreams
 	executor  *executor.Executor
@@ -105,7 +106,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 // assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the top.
 func (d *Daemon) assemble() (err error) {
 	s := d.cfg.Settings
-	if d.driver, err = newDriver(s.Sandbox); err != nil {
+	if d.driver, d.kind, err = newDriver(s.Sandbox); err != nil {
 		return err
 	}
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
@@ -149,7 +150,7 @@ func (d *Daemon) edges(door *gateway.Gateway, own []*tool.Tool) {
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 	})
 	d.http = httpapi.New(httpapi.Config{
-		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: Sandboxes, Execution: d.executor.Execution,
+		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Ready: d.ready, Principal: local, MCP: d.mcp.Handler(), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error { return d.mcp.ServeStdio(ctx, rw, rw) },
 	})

@@ -28,41 +28,37 @@ var drivers = []driver{
 }
 
 // newDriver makes the driver of the weakest tier that is at least the one asked for.
-func newDriver(s SandboxSettings) (closingDriver, error) {
+func newDriver(s SandboxSettings) (made closingDriver, kind string, err error) {
 	for _, d := range drivers {
 		if d.tier >= s.Tier {
 			made, err := d.make(s)
 			if err != nil {
-				return nil, tool.Errorf(tool.Unavailable, "sandbox %s: %w", d.name, err)
+				return nil, "", tool.Errorf(tool.Unavailable, "sandbox %s: %w", d.name, err)
 			}
-			return made, nil
+			return made, d.name, nil
 		}
 	}
-	return nil, tool.Errorf(tool.Unavailable, "no sandbox here is of tier %s", s.Tier)
+	return nil, "", tool.Errorf(tool.Unavailable, "no sandbox here is of tier %s", s.Tier)
 }
 
 // Sandboxes says what each kind of sandbox can do on this host.
-func Sandboxes(ctx context.Context) []api.Capability {
+func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	out := make([]api.Capability, 0, len(drivers))
-	for _, d := range drivers {
-		out = append(out, capability(ctx, d))
+	for _, kind := range drivers {
+		c := api.Capability{Driver: kind.name, Tier: kind.tier.String(), Reason: "not in use", Runtimes: []string{}}
+		if kind.name == d.kind {
+			c = capability(ctx, kind, d.driver)
+		}
+		out = append(out, c)
 	}
 	return out
 }
 
-func capability(ctx context.Context, d driver) api.Capability {
-	c := api.Capability{Driver: d.name, Tier: d.tier.String(), Runtimes: []string{}}
-	made, err := d.make(SandboxSettings{})
-	if err != nil {
-		c.Reason = tool.AsError(err).Msg
-		return c
-	}
-	defer made.Close()
+// capability says what a kind of sandbox can do.
+func capability(ctx context.Context, kind driver, made sandbox.Driver) api.Capability {
 	caps, err := made.Probe(ctx)
 	if err != nil {
-		c.Reason = err.Error()
-		return c
+		return api.Capability{Driver: kind.name, Tier: kind.tier.String(), Reason: err.Error(), Runtimes: []string{}}
 	}
-	c.Tier, c.Engine, c.Runtimes, c.Details = caps.Tier.String(), caps.Engine, caps.Runtimes, caps.Details
-	return c
+	return api.Capability{Driver: kind.name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details}
 }

@@ -54,18 +54,18 @@ var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5
 func checkSandbox(ctx context.Context, d driver, s *Settings) []Check {
 	part := "sandbox " + d.name
 	needed := s == nil || s.Sandbox.Tier == d.tier
-	c := capability(ctx, d)
+	made, err := d.make(SandboxSettings{})
+	if err != nil {
+		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
+	}
+	defer made.Close()
+	c := capability(ctx, d, made)
 	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
 	if !check.OK {
 		return []Check{check}
 	}
 	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
 	checks := []Check{check}
-	made, err := d.make(SandboxSettings{})
-	if err != nil {
-		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
-	}
-	defer made.Close()
 	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})

@@ -33,6 +33,9 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 		}
 		return errors.Join(err, own.stop())
 	}
+	if err := sameMode(ctx, cfg, owner.PID); err != nil {
+		return err
+	}
 	log := cfg.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -40,6 +43,16 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
 	r := &relay{cfg: cfg, log: log, out: out, pending: map[string]json.RawMessage{}}
 	return r.run(ctx, in)
+}
+
+// sameMode refuses an owner that shows agents something else than what was asked for.
+func sameMode(ctx context.Context, cfg Config, pid int) error {
+	s, err := status(ctx, socketClient(cfg.DataDir))
+	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
+		return nil // one that is gone by now is not one to pass messages to
+	}
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or give this one a folder of its own with --data-dir",
+		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
 }
 
 // A backend is a connection to what answers an agent.
