@@ -63,6 +63,9 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 			return nil, e
 		}
 		res, err := tool.ParseResult(answer)
+		if err == nil && !isObject(answer) {
+			err = errors.New("not an object")
+		}
 		if err != nil {
 			return nil, tool.Errorf(tool.Unavailable, "%s answered with something that is not a tool result: %w", c.Tool.Path(), err)
 		}

@@ -59,6 +59,9 @@ func (c *Config) defaults() {
 	if c.MaxMessage == 0 {
 		c.MaxMessage = defaultMaxMessage
 	}
+	if c.pace == (pace{}) {
+		c.pace = usualPace
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

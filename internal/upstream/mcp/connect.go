@@ -92,7 +92,7 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		if err != nil {
 			return nil, err
 		}
-		t = newStdio(cmd, u.cfg.MaxMessage, u.ring)
+		t = newStdio(cmd, u.cfg.MaxMessage, u.cfg.pace.grace, u.ring)
 	case kindHTTP:
 		t = newStreamable(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.MaxMessage))
 	case kindSSE:
@@ -104,7 +104,7 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		s.close()
 		return nil, err
 	}
-	if err := s.handshake(ctx, u.me, version); err != nil {
+	if err := s.handshake(ctx, u.me, version, u.cfg.pace.probe); err != nil {
 		if s.ctx.Err() != nil { // it says more than that our message could not be sent
 			err = s.cause()
 		}
@@ -114,11 +114,8 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 	return s, nil
 }
 
-// The numbers of keeping a list current.
-const (
-	settleTime  = 100 * time.Millisecond // after word of a change, for more of it
-	listSpacing = time.Second            // between lists, however often a server says that they changed
-)
+// settleTime is the wait after word of a change of the list, for more of it.
+const settleTime = 100 * time.Millisecond
 
 // serve keeps the list of tools current until the connection is over or ctx is done.
 func (u *Upstream) serve(ctx context.Context, s *session) error {
@@ -144,7 +141,7 @@ func (u *Upstream) serve(ctx context.Context, s *session) error {
 			}
 			continue
 		case <-s.changed:
-			again.Reset(max(settleTime, listSpacing-time.Since(last)))
+			again.Reset(max(settleTime, u.cfg.pace.spacing-time.Since(last)))
 			continue
 		case <-again.C:
 		}
@@ -195,7 +192,7 @@ func sameTools(a, b []*tool.Tool) bool {
 
 // check asks whether the server is still there, and ends the connection if it is not.
 func (u *Upstream) check(ctx context.Context, s *session) {
-	q := query{method: "ping", idle: 10 * time.Second, once: true}
+	q := query{method: "ping", idle: u.cfg.pace.check, once: true}
 	if s.modern.Load() {
 		q.method = "server/discover"
 	}

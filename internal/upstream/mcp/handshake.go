@@ -39,9 +39,6 @@ type profile struct {
 
 func (p profile) modern() bool { return p.version >= revision2026 }
 
-// probeTimeout is how long a server may be silent to server/discover before it is taken for one that doesn't know it.
-const probeTimeout = 5 * time.Second
-
 // An identity is how we introduce ourselves.
 type identity struct {
 	Name    string `json:"name"`
@@ -52,8 +49,9 @@ func (c identity) json() []byte {
 	return append(append(append(append([]byte(`{"name":`), quote(c.Name)...), `,"version":`...), quote(c.Version)...), '}')
 }
 
-// handshake agrees on a revision. known is what this server spoke last time, "" if that isn't known.
-func (s *session) handshake(ctx context.Context, me identity, known string) error {
+// handshake agrees on a revision. known is what this server spoke last time, "" if that isn't known; patience is how long
+// it may be silent to a question that servers of earlier revisions don't know.
+func (s *session) handshake(ctx context.Context, me identity, known string, patience time.Duration) error {
 	switch {
 	case s.profile.kind == kindSSE:
 		return s.initialize(ctx, me, newestStateful)
@@ -67,7 +65,7 @@ func (s *session) handshake(ctx context.Context, me identity, known string) erro
 	select {
 	case f := <-found:
 		return s.settle(ctx, me, f)
-	case <-time.After(probeTimeout):
+	case <-time.After(patience):
 	case <-ctx.Done():
 		<-found
 		return ctx.Err()

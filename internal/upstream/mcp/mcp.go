@@ -49,7 +49,19 @@ type Config struct {
 	ClientName    string       // how we introduce ourselves; "" is biplane
 	ClientVersion string       // "" is dev
 	HTTPClient    *http.Client // to use instead of one of our own, for example with other certificates; nil for ours
+
+	pace pace // its zero value is the usual pace
 }
+
+// A pace is how patient we are where no configuration says so. Tests that wait for impatience are quicker.
+type pace struct {
+	probe   time.Duration // silence to server/discover after which a server is taken for one that doesn't know it
+	check   time.Duration // silence to a ping after which a server is taken for dead
+	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to
+	spacing time.Duration // between lists of tools, however often a server says that they changed
+}
+
+var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second}
 
 // The defaults of a Config.
 const (

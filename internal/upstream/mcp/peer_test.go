@@ -170,6 +170,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	default:
+		if raw, ok := strings.CutPrefix(mode, "raw:"); ok {
+			runRawPeer(raw)
+			return
+		}
 		fmt.Fprintln(os.Stderr, "no such peer:", mode)
 		os.Exit(2)
 	}

@@ -75,8 +75,9 @@ type session struct {
 	t      transport
 	ctx    context.Context // ends when the session does
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	slots  chan struct{} // bounds the answers and notifications being sent in the background
+	wg     sync.WaitGroup // what works for the session
+	sends  sync.WaitGroup // the answers and notifications being sent in the background
+	slots  chan struct{}  // bounds them
 
 	lastID  atomic.Int64
 	heard   atomic.Int64 // when something last came, Unix nanoseconds
@@ -92,6 +93,7 @@ type session struct {
 
 	mu       sync.Mutex
 	pending  map[int64]*pending // nil when the session is over
+	closing  bool               // nothing new is sent in the background
 	bindings map[string][]binding
 }
 
@@ -101,8 +103,12 @@ func newSession(t transport, log *slog.Logger) *session {
 	return s
 }
 
-// close ends the session and returns when nothing of it is left. The server is told to stop what it is still doing for us.
+// close ends the session and returns when nothing of it is left. Within a second, the server is told to stop what it is
+// still doing for us.
 func (s *session) close() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
 	for _, id := range s.unanswered() {
@@ -110,8 +116,15 @@ func (s *session) close() {
 			break
 		}
 	}
+	sent := make(chan struct{})
+	go func() { s.sends.Wait(); close(sent) }()
+	select {
+	case <-sent:
+	case <-ctx.Done():
+	}
 	s.over(faultf(faultClosed, "closed"))
 	s.t.stop()
+	<-sent
 	s.wg.Wait()
 }
 
@@ -146,7 +159,7 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 	}
 	defer s.forget(id)
 	m := s.message(id, q)
-	if err := s.t.send(ctx, m); err != nil {
+	if err := s.hand(ctx, m, q.idle); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -167,6 +180,26 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 		s.background(s.cancellation(id, reason))
 	}
 	return nil, err
+}
+
+// hand gives a request to the transport, within the time that its answer has. It fails when the session is over.
+func (s *session) hand(ctx context.Context, m *message, patience time.Duration) error {
+	if patience <= 0 {
+		patience = defaultConnectTimeout
+	}
+	sending, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	err := s.t.send(sending, m)
+	switch {
+	case err == nil || sending.Err() == nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.ctx.Err() != nil:
+		return asUnsent(s.cause())
+	}
+	return faultf(faultUnsent, "takes no messages (none within %s)", patience)
 }
 
 // message makes the request for q.
@@ -470,11 +503,11 @@ func (s *session) background(m *message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending == nil { // over: close may be waiting for wg
+	if s.closing || s.pending == nil {
 		<-s.slots
 		return
 	}
-	s.wg.Go(func() {
+	s.sends.Go(func() {
 		defer func() { <-s.slots }()
 		ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 		defer cancel()

@@ -4,20 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// stopGrace is how long a server has to exit after its input was closed, and again after it was asked to.
-const stopGrace = 2 * time.Second
-
 // A stdio is the transport to a server that is our child: one message a line on its standard input and output.
 type stdio struct {
-	cmd  command
-	max  int
-	ring *ring
+	cmd   command
+	max   int
+	grace time.Duration
+	ring  *ring
 
 	to    sink
 	proc  *process
@@ -27,8 +26,8 @@ type stdio struct {
 	wg    sync.WaitGroup // reader, writer, standard error
 }
 
-func newStdio(cmd command, maxMessage int, r *ring) *stdio {
-	return &stdio{cmd: cmd, max: maxMessage, ring: r, queue: make(chan *message, 32), quit: make(chan struct{})}
+func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
+	return &stdio{cmd: cmd, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32), quit: make(chan struct{})}
 }
 
 func (t *stdio) start(_ context.Context, to sink) error {
@@ -93,10 +92,13 @@ func (t *stdio) read(errDone <-chan struct{}) {
 	r := bufio.NewReaderSize(t.proc.stdout, 64<<10)
 	for {
 		line, dropped, err := readLine(r, t.max)
-		switch text := bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\xef\xbb\xbf")); {
+		text := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\xef\xbb\xbf")))
+		switch {
 		case dropped > 0:
 			t.oversize(line, dropped)
 		case len(text) == 0:
+		case err != nil && !json.Valid(text): // cut off by the end: that is the failure to report
+			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		case text[0] == '{' || text[0] == '[' && !looksLikeLog(text):
 			_ = t.to.receive(text, 0)
 		default:
@@ -185,7 +187,7 @@ func (t *stdio) stop() {
 	}
 	t.once.Do(func() {
 		close(t.quit)
-		t.proc.stop(stopGrace)
+		t.proc.stop(t.grace)
 		// A process that left the group may hold the other ends open: don't wait for it.
 		done := make(chan struct{})
 		go func() { t.wg.Wait(); close(done) }()

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	minRetry     = 500 * time.Millisecond // between attempts to resume a stream
-	maxRetry     = 30 * time.Second
-	resumeTries  = 5 // attempts to resume without anything new
-	drainTimeout = time.Second
+	minRetry      = 500 * time.Millisecond // between attempts to resume a stream
+	maxRetry      = 30 * time.Second
+	resumeTries   = 5 // attempts to resume without anything new
+	drainTimeout  = time.Second
+	deleteTimeout = 2 * time.Second
 )
 
 // A streamable is the Streamable HTTP transport, in the form of 2025-03-26 to 2025-11-25 (sessions, a stream for what the
@@ -338,7 +339,7 @@ func (t *streamable) stop() {
 	t.cancel()
 	t.wg.Wait()
 	if !stopped && session != "" { // best effort: servers may refuse
-		ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+		ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 		defer cancel()
 		if resp, err := t.do(ctx, http.MethodDelete, t.url, nil, func(h http.Header) { t.headers(h, "") }); err == nil {
 			_ = resp.Body.Close()
