@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -106,7 +107,13 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 }
 
 // through makes a call through the door. A panic there must not take the program's neighbours along.
-func (r *run) through(path string, args json.RawMessage) (*tool.Result, error) {
+func (r *run) through(path string, args json.RawMessage) (res *tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.x.cfg.Log.Error("a call panicked", "execution", r.id, "tool", path, "panic", p, "stack", string(debug.Stack()))
+			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
+		}
+	}()
 	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal})
 }
 

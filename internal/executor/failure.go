@@ -40,6 +40,9 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 	if g.Upstream != "" && g.Tool != "" {
 		f.Message += " (from " + g.Upstream + "." + g.Tool + ")"
 	}
+	if strings.TrimSpace(f.Message) == "" {
+		f.Message = "the program threw an error without a message"
+	}
 	if r.program == nil {
 		return f
 	}
@@ -124,6 +127,12 @@ var absent = map[string]string{
 
 // hint says what to do about an error that programs often make.
 func hint(message string) string {
+	switch {
+	case strings.HasPrefix(message, "TypeError: not a function"):
+		return "what is called at the caret is no function"
+	case strings.HasPrefix(message, "TypeError: cannot read property"):
+		return "a result may have another shape than expected: return a small part of it to see"
+	}
 	m := notDefined.FindStringSubmatch(message)
 	if m == nil {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ func (r *run) live(a arguments) {
 }
 
 func (r *run) prepareAndRun(a arguments) error {
-	p, err := r.x.cfg.Programs.Prepare(a.Code, a.Language)
+	p, err := r.prepare(a)
 	if err != nil {
 		return err
 	}
@@ -130,6 +131,17 @@ func (r *run) prepareAndRun(a arguments) error {
 	r.exec.State, r.exec.Tier = Running, caps.Tier
 	r.mu.Unlock()
 	return r.drive(box)
+}
+
+// prepare makes the program runnable. A panic over odd text must not take other programs along.
+func (r *run) prepare(a arguments) (p *program.Program, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
+		}
+	}()
+	return r.x.cfg.Programs.Prepare(a.Code, a.Language)
 }
 
 // drive runs the program in box and gives why that ended without a Done or Fail of the guest, or nil.
