@@ -142,13 +142,6 @@ func (g *guest) revoke() error {
 	return g.region.revoke()
 }
 
-// running reports whether a goroutine is inside enter.
-func (g *guest) running() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.inside
-}
-
 // put copies s and a zero byte into the guest's heap; the caller frees it.
 func (g *guest) put(s string) uint32 {
 	p := g.m.WasmMalloc(uint32(len(s) + 1))

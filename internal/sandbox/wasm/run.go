@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -60,6 +63,14 @@ func newRun(d *Driver, g *guest, spec sandbox.Spec, cmd *sandbox.Cmd, first bool
 	return r
 }
 
+// errHungUp ends a run whose host has gone. That is no error: the guest is to end then.
+var errHungUp = errors.New("the host hung up")
+
+// gone reports whether a write failed because nobody will read it.
+func gone(err error) bool {
+	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE)
+}
+
 // stop ends the run with err, unless something else did before. It returns at once.
 func (r *run) stop(err error) {
 	r.mu.Lock()
@@ -84,9 +95,22 @@ func (r *run) stopped() error {
 func (r *run) do() error {
 	quit := make(chan struct{})
 	var helpers, reader sync.WaitGroup
-	reader.Go(func() { r.in.read(r.cmd.Guest, quit) })
+	reader.Go(func() {
+		if r.in.read(r.cmd.Guest, quit) != io.EOF {
+			return
+		}
+		select { // what the guest is doing now is for nobody
+		case <-quit:
+		case <-time.After(grace):
+			r.stop(errHungUp)
+		}
+	})
 	helpers.Go(func() {
-		if err := r.out.write(r.cmd.Guest, quit); err != nil {
+		switch err := r.out.write(r.cmd.Guest, quit); {
+		case err == nil:
+		case gone(err):
+			r.stop(errHungUp)
+		default:
 			r.stop(fmt.Errorf("write to the guest stream: %w", err))
 		}
 	})
@@ -269,7 +293,11 @@ func (r *run) limit(name, format string, a ...any) error {
 
 // explain makes the error of a run out of how its last entry ended.
 func (r *run) explain(err error) error {
-	if cause := r.stopped(); cause != nil {
+	switch cause := r.stopped(); cause {
+	case nil:
+	case errHungUp:
+		return nil
+	default:
 		return cause
 	}
 	var e *exception

@@ -85,7 +85,10 @@ func (s *Sandbox) begin(cmd *sandbox.Cmd) (*run, error) {
 func (s *Sandbox) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run, s.ended = nil, err
+	if s.ended = err; err == nil && s.run.stopped() != nil {
+		s.ended = errDead // the host hung up in the middle of something
+	}
+	s.run = nil
 	close(s.idle)
 }
 

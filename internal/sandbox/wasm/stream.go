@@ -26,8 +26,8 @@ func newInbox(max int) *inbox {
 	return &inbox{max: max, more: make(chan struct{}, 1), space: make(chan struct{}, 1)}
 }
 
-// read reads until r or quit ends.
-func (i *inbox) read(r io.Reader, quit <-chan struct{}) {
+// read reads until r or quit ends, and says how r did.
+func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	b := bufio.NewReaderSize(r, 32<<10)
 	for {
 		line, err := readLine(b, i.max)
@@ -44,7 +44,7 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) {
 			select {
 			case <-i.space:
 			case <-quit:
-				return
+				return nil
 			}
 			i.mu.Lock()
 			full = i.size > i.max
@@ -52,11 +52,11 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) {
 		}
 		select {
 		case <-quit:
-			return
+			return nil
 		default:
 		}
 		if err != nil {
-			return
+			return err
 		}
 	}
 }
