@@ -109,6 +109,7 @@ func TestConfigErrors(t *testing.T) {
 		{"deep JSON", "b.json", strings.Repeat("[", 1<<19), []string{"b.json:1:321: nested too deeply"}},
 		{"deep flow", "b.yaml", "a: " + strings.Repeat("[", 1<<17), []string{"b.yaml:1:36: nested too deeply"}},
 		{"deep block", "b.yaml", strings.Repeat("- ", 1<<17), []string{"b.yaml:1:65: nested too deeply"}},
+		{"many values", "b.yaml", "mcpServers:\n" + strings.Repeat("  s: {command: x}\n", 40_000), []string{"too many values"}},
 		{"alias bomb", "b.yaml", bomb(), []string{"too many values"}},
 		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: there is no anchor "x" above`}},
 		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration has no tags"}},

@@ -189,9 +189,13 @@ func firstLine(s string) string {
 	return s
 }
 
-// yamlDepth looks for nesting that is too deep before the parser, which recurses and keeps the path of each value,
+// yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser, which recurses and keeps the path of each value,
 // does. In block style a deeper value stands further to the right.
 func yamlDepth(tokens token.Tokens) *Problem {
+	if len(tokens) > configNodes { // the parser's time grows faster than they do
+		pos := tokens[configNodes].Position
+		return &Problem{pos.Line, pos.Column, "too many values for a configuration"}
+	}
 	flow, line, marks := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
