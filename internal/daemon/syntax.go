@@ -192,10 +192,6 @@ func firstLine(s string) string {
 // yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser, which recurses and keeps the path of each value,
 // does. In block style a deeper value stands further to the right.
 func yamlDepth(tokens token.Tokens) *Problem {
-	if len(tokens) > configNodes { // the parser's time grows faster than they do
-		pos := tokens[configNodes].Position
-		return &Problem{pos.Line, pos.Column, "too many values for a configuration"}
-	}
 	flow, line, marks := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -218,6 +214,10 @@ func yamlDepth(tokens token.Tokens) *Problem {
 		if flow > configDepth || marks > configDepth {
 			return &Problem{t.Position.Line, t.Position.Column, "nested too deeply"}
 		}
+	}
+	if len(tokens) > configNodes { // the parser's time grows faster than they do
+		pos := tokens[configNodes].Position
+		return &Problem{pos.Line, pos.Column, "too many values for a configuration"}
 	}
 	return nil
 }
