@@ -1,7 +1,10 @@
 // console, with Node's own formatting.
 
 import util from "../../../../../third_party/node-inspect-extracted/dist/inspect.js";
-import { MapCtor, StringCtor, apply, create, define, global, isArray, keys, list, mapDelete, mapGet, mapSet, max, named, numberToFixed, objectToString, padEnd, push, record, repeat, slice } from "./primordials.js";
+import {
+  MapCtor, StringCtor, apply, create, define, global, keys, list, mapDelete, mapGet, mapSet, max, named, numberToFixed, objectToString, padEnd,
+  push, record, repeat, slice,
+} from "./primordials.js";
 import { callerStack } from "./errors.js";
 import { now, sendConsole } from "./host.js";
 
@@ -145,4 +148,4 @@ for (let i = 0; i < names.length; i++) define(out, names[i], named(methods[names
 define(out, Symbol.toStringTag, "console");
 global("console", out);
 
-export { inspectValue as inspect, util, isArray };
+export { util };

@@ -12,7 +12,3 @@ import { uncurry } from "./primordials.js";
 import { teach } from "./json.js";
 
 teach(URLSearchParams.prototype, uncurry(URLSearchParams.prototype.toString));
-const href = Object.getOwnPropertyDescriptor(URL.prototype, "href");
-URL.prototype[Symbol.for("nodejs.util.inspect.custom")] = undefined;
-delete URL.prototype[Symbol.for("nodejs.util.inspect.custom")];
-export const hrefOf = uncurry(href.get);
