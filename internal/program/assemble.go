@@ -88,6 +88,9 @@ func attempt(source string, code *text, loader api.Loader) (*steps, *made, *prob
 		return nil, nil, p
 	}
 	mod := readModule(t)
+	if n := len(mod.imports); n > maxImport {
+		return nil, nil, &problem{at: mod.imports[maxImport].from, kind: "limit", message: "too many imports: at most 200 are allowed"}
+	}
 	var furthest *problem
 	for _, w := range ways(t, mod) {
 		r := compile(w.in.s, loader)

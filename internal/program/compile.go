@@ -12,6 +12,23 @@ import (
 // lowered are the features that the engines don't have and the compiler writes in terms of others.
 var lowered = map[string]bool{"decorators": false, "using": false}
 
+// silent are the compiler's warnings: they cost time and nobody reads them.
+var silent = map[string]api.LogLevel{
+	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent, "assign-to-constant": api.LogLevelSilent,
+	"assign-to-define": api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
+	"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
+	"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
+	"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent, "duplicate-class-member": api.LogLevelSilent,
+	"duplicate-object-key": api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent, "equals-nan": api.LogLevelSilent,
+	"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
+	"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent, "indirect-require": api.LogLevelSilent,
+	"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
+	"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
+	"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
+	"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
+	"unsupported-require-call": api.LogLevelSilent,
+}
+
 // compile takes the types out of code. What comes back has one form for many: every statement ends in a semicolon or
 // a brace, on lines of its own, without comments between statements.
 func compile(code string, loader api.Loader) api.TransformResult {
@@ -23,6 +40,7 @@ func compile(code string, loader api.Loader) api.TransformResult {
 		SourcesContent: api.SourcesContentExclude,
 		LegalComments:  api.LegalCommentsNone,
 		LogLevel:       api.LogLevelSilent,
+		LogOverride:    silent,
 	})
 }
 

@@ -41,7 +41,29 @@ func readModule(t *tokens) *module {
 		}
 		i++
 	}
+	m.edits = append(m.edits, lineBreaks(t)...)
 	return m
+}
+
+// maxLine is how many bytes a line for the compiler may have, if it can be broken.
+const maxLine = 4000
+
+// lineBreaks breaks lines that are very long, where that changes nothing: for each message, the compiler reads the
+// whole line.
+func lineBreaks(t *tokens) []edit {
+	var edits []edit
+	begin := 0
+	for i := range t.list {
+		tok := &t.list[i]
+		if tok.nl {
+			begin = tok.start
+		}
+		if tok.end-begin > maxLine && (t.is(i, ";") || t.is(i, ",") || tok.kind == open) {
+			edits = append(edits, edit{tok.end, tok.end, "\n"})
+			begin = tok.end
+		}
+	}
+	return edits
 }
 
 // readImport reads the import at token i and gives the token behind what it took.
