@@ -33,8 +33,8 @@ type Program struct {
 	Code string
 	// Source is the text as the agent sent it.
 	Source string
-	// Namespaces are the upstreams that the program mentions, by their safe names, each with its members: all of
-	// them, or those mentioned where there are many.
+	// Namespaces are the upstreams by their safe names, each with its members; of those that the program doesn't
+	// mention, none where the catalog is large.
 	Namespaces map[string][]string
 	// Imports are the modules that the program imports, as it names them.
 	Imports []string
@@ -60,6 +60,9 @@ func (p *Preparer) Prepare(source, language string) (*Program, error) {
 		return nil, e
 	}
 	prog := &Program{Code: s.final.s, Source: source, Imports: m.specifiers, steps: s}
+	if p.cfg.Catalog != nil {
+		prog.Namespaces = namespaces(p.cfg.Catalog(), source)
+	}
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}
