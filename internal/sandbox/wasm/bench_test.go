@@ -199,12 +199,26 @@ func BenchmarkBoot(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowded is a short program beside 16 endless ones: what the turns are for.
+// BenchmarkCrowded is a short program beside endless ones: what the turns are for.
 func BenchmarkCrowded(b *testing.B) {
-	d := benchDriver(b)
+	for _, n := range []int{16, 100} {
+		b.Run(fmt.Sprintf("turns/%d", n), func(b *testing.B) { crowded(b, n, Config{}) })
+		b.Run(fmt.Sprintf("no turns/%d", n), func(b *testing.B) { crowded(b, n, Config{Parallel: 1000}) })
+	}
+}
+
+func crowded(b *testing.B, n int, cfg Config) {
+	d, err := New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if _, err := d.Probe(b.Context()); err != nil {
+		b.Skip(err)
+	}
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan struct{})
-	for range 16 {
+	for range n {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			s, err := d.Create(ctx, sandbox.Spec{CPU: 1 << 50})
@@ -222,7 +236,7 @@ func BenchmarkCrowded(b *testing.B) {
 		}
 	}
 	stop()
-	for range 16 {
+	for range n {
 		<-done
 	}
 }

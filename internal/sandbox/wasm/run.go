@@ -29,17 +29,18 @@ const (
 // A run is one Run of a sandbox: it pumps lines between the guest stream and the guest, and stops the guest. One
 // goroutine, the caller's, enters the guest; three more read, write and watch, and end with it.
 type run struct {
-	d      *Driver
-	g      *guest
-	spec   sandbox.Spec
-	cmd    *sandbox.Cmd
-	first  bool // the guest is fresh
-	in     *inbox
-	out    *outbox
-	left   int64       // bytes that the guest may still write; touched inside entries only
-	alarm  *time.Timer // the guest's own
-	due    bool        // alarm was set and has not gone off
-	turned time.Time   // when this entry got its turn
+	d       *Driver
+	g       *guest
+	spec    sandbox.Spec
+	cmd     *sandbox.Cmd
+	first   bool // the guest is fresh
+	in      *inbox
+	out     *outbox
+	left    int64       // bytes that the guest may still write; touched inside entries only
+	alarm   *time.Timer // the guest's own
+	due     bool        // alarm was set and has not gone off
+	turned  time.Time   // when this entry got its turn
+	yielded time.Time   // when it last let other goroutines run
 
 	halted  chan struct{} // closed by stop
 	halting atomic.Bool   // the same, for the guest's polls
@@ -211,6 +212,7 @@ func (r *run) enter(f func() error) error {
 // begin starts the clock of an entry.
 func (r *run) begin() {
 	r.turned = time.Now()
+	r.yielded = r.turned
 	clock := threadClock()
 	base := clock.read()
 	r.mu.Lock()
@@ -330,13 +332,18 @@ func (r *run) interrupted() bool {
 	if r.halting.Load() {
 		return true
 	}
-	if now := time.Now(); now.Sub(r.turned) > quantum {
+	now := time.Now()
+	if now.Sub(r.turned) > quantum {
 		if r.d.turns.wanted() {
 			r.d.turns.give()
 			r.d.turns.take(true, r.halted)
 			now = time.Now()
 		}
-		r.turned = now
+		r.turned, r.yielded = now, now
+	}
+	if now.Sub(r.yielded) > courtesy {
+		runtime.Gosched()
+		r.yielded = time.Now()
 	}
 	return r.halting.Load()
 }

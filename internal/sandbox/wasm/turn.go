@@ -8,6 +8,10 @@ import (
 const (
 	// quantum is how long an entry may run while others wait: as long as a goroutine may, in Go's own scheduler.
 	quantum = 10 * time.Millisecond
+	// courtesy is how long an entry runs before it lets the goroutines run that wait for a processor: those that carry
+	// the lines of other guests, and the rest of the process, would otherwise wait for Go's scheduler to preempt it,
+	// ten times as long at each step.
+	courtesy = time.Millisecond
 	// patience is how long an entry waits for one of the turns before it runs without: an entry that is inside a
 	// builtin can't be asked to step back, and must not keep the others out until its CPU time is over.
 	patience = 50 * time.Millisecond
