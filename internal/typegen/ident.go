@@ -162,20 +162,20 @@ func replaceFold(s, old, new string) string {
 	return b.String()
 }
 
-// oneLine makes text fit for a comment of one line of at most max runes (0: no bound).
-func oneLine(s string, max int) string {
+// oneLine makes text fit for a comment of one line of at most limit runes (0: no bound).
+func oneLine(s string, limit int) string {
 	if len(s) > 16*1024 {
 		s = s[:16*1024]
 	}
-	return cut(comment(strings.Join(strings.Fields(s), " ")), max)
+	return cut(comment(strings.Join(strings.Fields(s), " ")), limit)
 }
 
-// cut shortens s to at most max runes, at the end of a sentence or word where one is near, and marks that it did.
-func cut(s string, max int) string {
-	if max <= 0 || utf8.RuneCountInString(s) <= max {
+// cut shortens s to at most limit runes, at the end of a sentence or word where one is near, and marks that it did.
+func cut(s string, limit int) string {
+	if limit <= 0 || utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	r := []rune(s)[:max-1]
+	r := []rune(s)[:limit-1]
 	t := string(r)
 	if i := strings.LastIndex(t, ". "); i > len(t)/2 {
 		return t[:i+1]

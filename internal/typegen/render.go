@@ -34,10 +34,10 @@ type writer struct {
 	used    func(*named)
 }
 
-// inlineText gives t on one line of at most max bytes, without comments; ok is false where it is longer.
-func inlineText(t typ, max int) (string, bool) {
-	w := &writer{style: style{width: max}}
-	return w.inline(t, max, 0)
+// inlineText gives t on one line of at most limit bytes, without comments; ok is false where it is longer.
+func inlineText(t typ, limit int) (string, bool) {
+	w := &writer{style: style{width: limit}}
+	return w.inline(t, limit, 0)
 }
 
 // typ writes t, whose first line begins at column col and whose other lines are indented by indent.
