@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -18,7 +19,7 @@ const maxBatch = 1000
 
 var errDepth = fmt.Errorf("nests deeper than %d levels", maxDepth)
 
-// decode reads one JSON-RPC message or a batch of them. Payloads (params, results) are the bytes that came.
+// decode reads one JSON-RPC message or a batch of them. Payloads (params, results) are parts of data, the bytes that came.
 //
 // It is lenient where leniency costs nothing: an error response without an id gives a Response whose ID is not valid, and
 // a response that is understandable but not quite JSON-RPC (no version tag, an error of the wrong shape) is still one,
@@ -54,46 +55,145 @@ func decode(data []byte) ([]jsonrpc.Message, error) {
 	return out, nil
 }
 
+// decodeOne reads one message, which is valid JSON. It is jsonrpc.DecodeMessage without its copies, and lenient.
 func decodeOne(data []byte) (jsonrpc.Message, error) {
-	if len(data) == 0 || data[0] != '{' {
+	if data[0] != '{' {
 		return nil, errors.New("not a JSON object")
 	}
-	m, err := jsonrpc.DecodeMessage(data)
-	if err != nil {
-		return salvage(data, err)
+	var tag, id, method, params, result, fault json.RawMessage
+	members(data, func(key string, value json.RawMessage) {
+		switch key {
+		case "jsonrpc":
+			tag = value
+		case "id":
+			id = value
+		case "method":
+			method = value
+		case "params":
+			params = value
+		case "result":
+			result = value
+		case "error":
+			fault = value
+		}
+	})
+	if string(fault) == "null" { // as some write next to a result
+		fault = nil
 	}
-	return m, nil
+	switch {
+	case method != nil:
+		r := &jsonrpc.Request{Params: params}
+		if string(tag) != `"2.0"` {
+			return nil, errors.New("not JSON-RPC 2.0")
+		}
+		if err := json.Unmarshal(method, &r.Method); err != nil {
+			return nil, errors.New("its method is not a string")
+		}
+		if id != nil {
+			if r.ID = readID(id); !r.ID.IsValid() {
+				return nil, errors.New("its id is neither a number nor a string")
+			}
+		}
+		return r, nil
+	case fault != nil:
+		return &jsonrpc.Response{ID: readID(id), Error: readError(fault)}, nil
+	case id == nil || string(tag) != `"2.0"` && result == nil:
+		return nil, errors.New("neither a request nor a response")
+	}
+	r := &jsonrpc.Response{ID: readID(id), Result: result}
+	if !r.ID.IsValid() {
+		return nil, errors.New("a response without an id")
+	}
+	return r, nil
 }
 
-// salvage makes a Response of what the strict decoder refused with cause, if it can be one.
-func salvage(data []byte, cause error) (jsonrpc.Message, error) {
-	var f map[string]json.RawMessage
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	_, isRequest := f["method"]
-	fault, hasError := f["error"]
-	result, hasResult := f["result"]
-	if isRequest || !hasError && !hasResult {
-		return nil, cause
-	}
-	r := &jsonrpc.Response{}
-	if n, err := strconv.ParseInt(string(f["id"]), 10, 64); err == nil {
-		r.ID, _ = jsonrpc.MakeID(float64(n))
-	}
-	if hasResult && !hasError {
-		if !r.ID.IsValid() {
-			return nil, cause
+// readID reads an id; one that is neither an integer nor a string is not valid.
+func readID(raw json.RawMessage) (id jsonrpc.ID) {
+	if len(raw) > 0 && raw[0] == '"' {
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			id, _ = jsonrpc.MakeID(s)
 		}
-		r.Result = result
-		return r, nil
+		return id
 	}
-	e := &jsonrpc.Error{Code: jsonrpc.CodeInternalError}
-	if json.Unmarshal(fault, e) != nil || e.Message == "" {
-		e = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: cleanLine(string(fault), 300)}
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n > -1<<53 && n < 1<<53 {
+		id, _ = jsonrpc.MakeID(float64(n))
 	}
-	r.Error = e
-	return r, nil
+	return id
+}
+
+// readError reads the error of a response, whatever it looks like.
+func readError(raw json.RawMessage) *jsonrpc.Error {
+	e := &jsonrpc.Error{}
+	if json.Unmarshal(raw, e) != nil {
+		e = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: cleanLine(string(raw), 300)}
+	}
+	if e.Message == "" {
+		e.Message = "an error without a message"
+	}
+	return e
+}
+
+// members gives the members of an object, in order, their values as parts of data. The object must be valid JSON.
+func members(data []byte, take func(key string, value json.RawMessage)) {
+	for i := 1; i < len(data); {
+		i += spaces(data[i:])
+		if i >= len(data) || data[i] != '"' {
+			return // the end
+		}
+		n := valueLen(data[i:])
+		key := string(data[i+1 : i+n-1])
+		if strings.Contains(key, `\`) {
+			_ = json.Unmarshal(data[i:i+n], &key)
+		}
+		i += n
+		i += spaces(data[i:]) + 1 // the colon
+		i += spaces(data[i:])
+		n = valueLen(data[i:])
+		take(key, data[i:i+n:i+n])
+		i += n
+		i += spaces(data[i:]) + 1 // the comma, or the end
+	}
+}
+
+func spaces(b []byte) int {
+	for i, c := range b {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// valueLen is the length of the JSON value that b begins with.
+func valueLen(b []byte) int {
+	level, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString:
+			if c == '\\' {
+				i++
+			} else if c == '"' {
+				if inString = false; level == 0 {
+					return i + 1
+				}
+			}
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			level++
+		case c == '}' || c == ']':
+			if level--; level == 0 {
+				return i + 1
+			}
+			if level < 0 { // the end of what the value is in
+				return i
+			}
+		case level == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'):
+			return i
+		}
+	}
+	return len(b)
 }
 
 // checkJSON says whether data is one JSON value that nests no deeper than depth.

@@ -74,6 +74,10 @@ func (p *rawPeer) take(line []byte) {
 		p.line(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`)
 		return
 	}
+	p.handle(m)
+}
+
+func (p *rawPeer) handle(m rawMessage) {
 	p.seen = append(p.seen, m.Method)
 	switch m.Method {
 	case "server/discover":
