@@ -95,8 +95,8 @@ func (r *run) stopped() error {
 // do runs it all.
 func (r *run) do() error {
 	quit := make(chan struct{})
-	var helpers, reader sync.WaitGroup
-	reader.Go(func() {
+	var watcher, stream sync.WaitGroup
+	stream.Go(func() {
 		if r.in.read(r.cmd.Guest, quit) != io.EOF {
 			return
 		}
@@ -106,7 +106,7 @@ func (r *run) do() error {
 			r.stop(errHungUp)
 		}
 	})
-	helpers.Go(func() {
+	stream.Go(func() {
 		switch err := r.out.write(r.cmd.Guest, quit); {
 		case err == nil:
 		case gone(err):
@@ -115,16 +115,16 @@ func (r *run) do() error {
 			r.stop(fmt.Errorf("write to the guest stream: %w", err))
 		}
 	})
-	helpers.Go(func() { r.watchdog(quit) })
+	watcher.Go(func() { r.watchdog(quit) })
 	err := r.explain(r.pump())
 	r.flush()
 	close(quit)
 	r.alarm.Stop()
 	if c, ok := r.cmd.Guest.(io.Closer); ok {
 		_ = c.Close() // the other side sees the end of the stream
-		reader.Wait()
+		stream.Wait()
 	}
-	helpers.Wait()
+	watcher.Wait()
 	r.watch.Stop()
 	r.g.host = deafHost{}
 	return err

@@ -70,6 +70,7 @@ type Driver struct {
 	probe func() (sandbox.Capabilities, error)
 
 	mu     sync.Mutex
+	image  *image // once it is made
 	spare  []*region
 	closed bool
 }
@@ -95,10 +96,28 @@ func New(cfg Config) (*Driver, error) {
 		cfg.Spare = 64
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
-	d.boot = sync.OnceValues(func() (*image, error) { return newImage(cfg.Prelude) })
+	d.boot = sync.OnceValues(d.makeImage)
 	d.probe = sync.OnceValues(d.tryOut)
 	return d, nil
 }
+
+// makeImage boots the engine.
+func (d *Driver) makeImage() (*image, error) {
+	img, err := newImage(d.cfg.Prelude)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		img.close()
+		return nil, errDriverClosed
+	}
+	d.image = img
+	return img, nil
+}
+
+var errDriverClosed = errors.New("the driver is closed")
 
 // Probe boots the engine, runs a guest and stops an endless one, once; it says what it saw.
 func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) { return d.probe() }
@@ -151,10 +170,13 @@ func (d *Driver) newRegion(max int) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
+	if least := img.size + headroom; max < least {
+		return nil, fmt.Errorf("a guest needs %d KiB of memory before it does anything", least>>10)
+	}
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return nil, errors.New("the driver is closed")
+		return nil, errDriverClosed
 	}
 	var r *region
 	if n := len(d.spare); n > 0 {
@@ -200,8 +222,8 @@ func (d *Driver) Close() error {
 		r.free()
 	}
 	d.spare = nil
-	if img, err := d.boot(); err == nil {
-		img.close()
+	if d.image != nil {
+		d.image.close()
 	}
 	return nil
 }

@@ -1,0 +1,191 @@
+package wasm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// A script is a stream whose host says all it has to say at once.
+type script struct {
+	io.Reader
+	bytes.Buffer
+}
+
+// Read reads what the host says.
+func (s *script) Read(b []byte) (int, error) { return s.Reader.Read(b) }
+
+// runLines runs a guest to which the host sends lines and then hangs up.
+func runLines(t testing.TB, d *Driver, lines ...string) error {
+	t.Helper()
+	s, err := d.Create(t.Context(), sandbox.Spec{Memory: 32 << 20, CPU: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	_, err = s.Run(t.Context(), &sandbox.Cmd{Args: []string{"js"}, Guest: &script{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}})
+	return err
+}
+
+// TestOutside checks what the guest sees of the host: its clock, its randomness, its timer, the names of scripts.
+func TestOutside(t *testing.T) {
+	prelude := `(() => { const host = __host; delete globalThis.__host; let seed; const say = (x) => host("write", x + "\n");
+		return { attach() { seed = host("random", 4); host("timer", 1); }, deliver(l) { say([l, host("now"), Date.now(), new Date().getTimezoneOffset(), seed, typeof __host].join()); },
+		wake() { try { host("eval", "\n  throw new Error('x')", "there.js"); } catch (e) { say(e.stack.split("\n")[0].trim()); } say(host("eval", "this === globalThis && 6 * 7", "n")); }, idle() {} }; })()`
+	d, err := New(Config{Prelude: prelude, Now: func() time.Time { return time.UnixMilli(1234567890123) }, Random: strings.NewReader("\x01\x02\xfe\xff and more")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	s, err := d.Create(t.Context(), sandbox.Spec{})
+	if err != nil {
+		t.Skip(err)
+	}
+	in, say := io.Pipe()
+	hear, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), &sandbox.Cmd{Args: []string{"js"}, Guest: struct {
+			io.Reader
+			io.Writer
+		}{in, out}})
+		done <- err
+	}()
+	go func() { _, _ = io.WriteString(say, "hé\n") }()
+	want := []string{"hé,1234567890123,1234567890123,0,0102feff,undefined", "at <eval> (there.js:2:9)", "42"}
+	got := make([]string, 0, 3)
+	var b [200]byte
+	for text := ""; strings.Count(text, "\n") < 3; {
+		n, err := hear.Read(b[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b[:n])
+		got = strings.Split(strings.TrimSpace(text), "\n")
+	}
+	for _, w := range want {
+		found := false
+		for _, g := range got {
+			found = found || g == w || strings.HasPrefix(w, "at ") && strings.Contains(g, "there.js:2")
+		}
+		if !found {
+			t.Errorf("got %q, want %q", got, w)
+		}
+	}
+	_ = say.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAgain runs twice in one sandbox: what the first run left is there in the second, until an error.
+func TestAgain(t *testing.T) {
+	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; let n = 0;
+		return { attach() { n = 100; }, deliver(l) { if (l === "loop") for (;;); host("write", ++n + "\n"); }, wake() {}, idle() {} }; })()`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	s, err := d.Create(t.Context(), sandbox.Spec{CPU: 100 * time.Millisecond})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = s.Close() }()
+	run := func(lines string) (string, error) {
+		c := &script{Reader: strings.NewReader(lines)}
+		_, err := s.Run(t.Context(), &sandbox.Cmd{Args: []string{"js"}, Guest: c})
+		return c.String(), err
+	}
+	for _, want := range []string{"101\n102\n", "103\n104\n"} {
+		if got, err := run("a\nb\n"); got != want || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if _, err := run("loop\n"); err != nil { // the host hung up while it looped
+		t.Errorf("%v", err)
+	}
+	if _, err := run("a\n"); !errors.Is(err, errDead) {
+		t.Errorf("a guest that was stopped ran again: %v", err)
+	}
+}
+
+// TestPrelude checks that a prelude that is no prelude is refused, with a reason.
+func TestPrelude(t *testing.T) {
+	if _, err := newRegion(); err != nil {
+		t.Skip(err)
+	}
+	for code, want := range map[string]string{
+		"syntax error": "SyntaxError", "throw new Error('why')": "why", "({})": "left __host", "delete globalThis.__host; ({})": "no method attach",
+		"delete globalThis.__host; ({attach() {}, deliver: 5})": "no method deliver",
+	} {
+		d, err := New(Config{Prelude: code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Create(t.Context(), sandbox.Spec{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", code, err, want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A signalHost is the outside of a guest that nobody stops by asking, and that says when it has begun.
+type signalHost struct {
+	deafHost
+	begun chan struct{}
+}
+
+// write hears that the guest has begun.
+func (s signalHost) write(int, func() string) { close(s.begun) }
+
+// TestRevoke takes the memory away under loops and builtins, with no interrupt before.
+func TestRevoke(t *testing.T) {
+	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; globalThis.begin = () => { host("write", "x"); };
+		return { attach() {}, deliver() {}, wake() {}, idle() {} }; })()`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	img, err := d.boot()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, code := range []string{
+		"begin(); for (;;);",
+		"var s = '1'.repeat(1e6); begin(); for (;;) s.indexOf('2');",
+		"begin(); for (;;) (7n ** 300000n).toString();",
+		"var a = new Uint8Array(1e7); begin(); for (;;) a.fill(1);",
+		"var b = new Uint8Array(1e7); begin(); for (;;) b.copyWithin(1, 0);",
+		"var c = '['.repeat(3000) + ']'.repeat(3000); begin(); for (;;) JSON.parse(c);",
+	} {
+		r, err := d.newRegion(64 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := signalHost{begun: make(chan struct{})}
+		g := newGuest(r, img.h, host)
+		done := make(chan error, 1)
+		go func() { done <- g.enter(func() error { _, err := g.eval(code, "x"); return err }) }()
+		<-host.begun
+		if err := g.revoke(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, errRevoked) {
+			t.Errorf("%s: %v", code, err)
+		}
+		if err := g.enter(func() error { return nil }); !errors.Is(err, errDead) {
+			t.Errorf("entered again: %v", err)
+		}
+		d.release(r)
+	}
+}
