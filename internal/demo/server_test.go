@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"reflect"
@@ -115,39 +116,50 @@ func TestTools(t *testing.T) {
 		if len(defs) != len(handlers) {
 			t.Errorf("%s: %d definitions, %d handlers", kind, len(defs), len(handlers))
 		}
-		for _, raw := range defs {
-			var d struct {
-				Name         string
-				Description  string
-				InputSchema  json.RawMessage
-				OutputSchema json.RawMessage
-			}
+		var tools []toolDefinition
+		var requests []string
+		for i, raw := range defs {
+			var d toolDefinition
 			if err := json.Unmarshal(raw, &d); err != nil {
 				t.Fatal(err)
 			}
-			t.Run(kind+"."+d.Name, func(t *testing.T) {
-				args := arguments[kind][d.Name]
-				valid(t, d.InputSchema, []byte(args))
-				got := exchange(t, kind, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+d.Name+`","arguments":`+args+`}}`)
-				var r struct {
-					Content           []struct{ Text string }
-					StructuredContent json.RawMessage
-					IsError           bool
-				}
-				if err := json.Unmarshal(got["1"].Result, &r); err != nil || r.IsError || len(r.Content) != 1 {
-					t.Fatalf("%+v %v %s", got["1"], err, got["1"].Result)
-				}
-				if r.Content[0].Text != string(r.StructuredContent) {
-					t.Error("the text is not the structured result")
-				}
-				if d.OutputSchema != nil {
-					valid(t, d.OutputSchema, r.StructuredContent)
-				}
-				if d.Description == "" {
-					t.Error("no description")
-				}
-			})
+			tools = append(tools, d)
+			requests = append(requests, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
+				i, d.Name, arguments[kind][d.Name]))
 		}
+		got := exchange(t, kind, requests...)
+		for i, d := range tools {
+			t.Run(kind+"."+d.Name, func(t *testing.T) { d.check(t, arguments[kind][d.Name], got[fmt.Sprint(i)]) })
+		}
+	}
+}
+
+type toolDefinition struct {
+	Name         string
+	Description  string
+	InputSchema  json.RawMessage
+	OutputSchema json.RawMessage
+}
+
+// check holds a call and its answer to what the definition says.
+func (d toolDefinition) check(t *testing.T, args string, got message) {
+	valid(t, d.InputSchema, []byte(args))
+	var r struct {
+		Content           []struct{ Text string }
+		StructuredContent json.RawMessage
+		IsError           bool
+	}
+	if err := json.Unmarshal(got.Result, &r); err != nil || r.IsError || len(r.Content) != 1 {
+		t.Fatalf("%v: %s", err, got.Result)
+	}
+	if r.Content[0].Text != string(r.StructuredContent) {
+		t.Error("the text is not the structured result")
+	}
+	if d.OutputSchema != nil {
+		valid(t, d.OutputSchema, r.StructuredContent)
+	}
+	if d.Description == "" {
+		t.Error("no description")
 	}
 }
 
