@@ -29,7 +29,7 @@ The value is what the program returns, or its last expression. A tool's failure 
 
 	searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what you want to do, in a few words"},"limit":{"type":"integer","minimum":1,"maximum":50,"description":"hits; default 5"},"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default full"}},"required":["query"],"additionalProperties":false}`
 
-	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","enum":["typescript","javascript"],"description":"default typescript"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default) or javascript"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
 )
