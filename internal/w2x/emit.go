@@ -108,7 +108,11 @@ type emitter struct {
 
 // source adds a formatted file.
 func (e *emitter) source(name, text string) {
-	b, err := format.Source([]byte(generated + "package " + e.pkg + "\n\n" + text))
+	doc := ""
+	if name == "module.go" {
+		doc = "// Package " + e.pkg + " is a WebAssembly module, translated to Go by w2x.\n"
+	}
+	b, err := format.Source([]byte(generated + doc + "package " + e.pkg + "\n\n" + text))
 	if err != nil && e.err == nil {
 		e.err = fmt.Errorf("w2x made a file %s that is no Go: %w", name, err)
 	}
