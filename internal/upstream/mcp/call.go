@@ -50,7 +50,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 				continue
 			}
 		}
-		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) {
+		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
 			continue // it did nothing: the tool's schema has changed
 		}
 		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {

@@ -29,11 +29,11 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		return nil, nil, err
 	}
 	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
-	if e, ok := wireError(err); ok && s.ctx.Err() == nil {
-		u.mu.Lock()
-		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken}
+	if _, ok := wireError(err); (ok || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
+		u.mu.Lock() // it is there, and may answer calls: what is known of its tools is served
+		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, stale: true}
 		u.mu.Unlock()
-		old.trouble = fmt.Sprintf("its tools can't be listed: %s", cleanLine(e.Message, 300))
+		old.trouble = "its tools can't be listed: " + u.reason(err)
 		return s, old, nil
 	}
 	if err != nil {
@@ -118,17 +118,17 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 const settleTime = 100 * time.Millisecond
 
 // serve keeps the list of tools current until the connection is over or ctx is done.
-func (u *Upstream) serve(ctx context.Context, s *session) error {
+func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error {
 	if s.modern.Load() && s.watching {
 		s.wg.Go(s.listen)
 	}
-	again := time.NewTimer(0)
-	again.Stop()
+	again := time.NewTimer(firstRetry)
 	defer again.Stop()
-	if u.stale() {
-		again.Reset(firstRetry)
+	if !list.stale {
+		rest(again, s, list)
 	}
 	var last time.Time
+	soon := false // a list is due that more changes don't put off
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -141,13 +141,17 @@ func (u *Upstream) serve(ctx context.Context, s *session) error {
 			}
 			continue
 		case <-s.changed:
-			again.Reset(max(settleTime, u.cfg.pace.spacing-time.Since(last)))
+			if !soon {
+				soon = true
+				again.Reset(max(settleTime, u.cfg.pace.spacing-time.Since(last)))
+			}
 			continue
 		case <-again.C:
 		}
-		last = time.Now()
-		if u.refresh(ctx, s) {
+		soon, last = false, time.Now()
+		if list := u.refresh(ctx, s); list != nil {
 			failures = 0
+			rest(again, s, list)
 			continue
 		}
 		failures++
@@ -155,18 +159,18 @@ func (u *Upstream) serve(ctx context.Context, s *session) error {
 	}
 }
 
-// stale says whether the list is to be asked for again.
-func (u *Upstream) stale() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.snap.Health.Stale
+// rest sets when to ask for a good list again, should the server not say that it has changed.
+func rest(again *time.Timer, s *session, list *toolList) {
+	if again.Stop(); list.fresh > 0 && !s.watching {
+		again.Reset(list.fresh)
+	}
 }
 
-// refresh asks for the list again. When that fails, the old one stays, marked stale.
-func (u *Upstream) refresh(ctx context.Context, s *session) bool {
+// refresh asks for the list again. When that fails, the old one stays, marked stale, and it gives nil.
+func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
 	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
 	if ctx.Err() != nil || s.ctx.Err() != nil {
-		return true // serve sees it
+		return nil // serve sees it
 	}
 	if err != nil {
 		u.log.Warn("tools not listed", "reason", u.reason(err))
@@ -174,7 +178,7 @@ func (u *Upstream) refresh(ctx context.Context, s *session) bool {
 			u.broken = "its tools can't be listed: " + u.reason(err)
 			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: true}
 		})
-		return false
+		return nil
 	}
 	u.mu.Lock()
 	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) && slices.Equal(u.snap.Broken, list.broken)
@@ -183,7 +187,7 @@ func (u *Upstream) refresh(ctx context.Context, s *session) bool {
 		s.bind(list.bindings)
 		u.update(func() { u.listed(list) })
 	}
-	return true
+	return list
 }
 
 func sameTools(a, b []*tool.Tool) bool {

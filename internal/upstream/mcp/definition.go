@@ -24,6 +24,8 @@ const (
 	maxSchemaDepth = 128
 	maxDescription = 64 << 10
 	maxBroken      = 100 // reported; more are counted
+	minFresh       = 60_000
+	maxFresh       = 86_400_000 // milliseconds, see toolList.fresh
 )
 
 // A toolList is what a server offers.
@@ -31,7 +33,9 @@ type toolList struct {
 	tools    []*tool.Tool
 	broken   []upstream.Broken
 	bindings map[string][]binding
-	trouble  string // why it may not be all, "" if it is
+	trouble  string        // why it may not be all, "" if it is
+	stale    bool          // it is that of an earlier connection
+	fresh    time.Duration // how long the server says that it holds (2026-07-28); 0: it didn't say
 }
 
 // list asks for all tools, page by page. An error means that there is no list; a list that never ends is cut short and
@@ -56,11 +60,15 @@ func (s *session) list(ctx context.Context, name string, patience time.Duration)
 		var v struct {
 			Tools []json.RawMessage `json:"tools"`
 			Next  string            `json:"nextCursor"`
+			TTL   float64           `json:"ttlMs"`
 		}
 		if err := json.Unmarshal(answer, &v); err != nil {
 			return nil, faultf(faultGarbled, "sent a list of tools that can't be read: %w", err)
 		}
 		raw = append(raw, v.Tools...)
+		if v.TTL > 0 && s.modern.Load() {
+			l.fresh = time.Duration(min(max(v.TTL, minFresh), maxFresh)) * time.Millisecond
+		}
 		size += len(answer)
 		if cursor = v.Next; cursor == "" {
 			break

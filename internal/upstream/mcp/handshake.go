@@ -154,7 +154,13 @@ func modernMeta(me identity) []byte {
 
 // discover asks a server of revision 2026-07-28 what it is.
 func (s *session) discover(ctx context.Context, me identity) (f finding) {
-	answer, err := s.request(ctx, query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
+	ask := func() (json.RawMessage, error) {
+		return s.request(ctx, query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
+	}
+	answer, err := ask()
+	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision && common(e) == revision2026 {
+		answer, err = ask() // it refuses what it says it supports: once may be an accident of a change over there
+	}
 	if f.err = err; err != nil {
 		return f
 	}

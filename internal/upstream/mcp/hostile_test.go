@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -391,6 +393,16 @@ func TestEndlessLists(t *testing.T) {
 			working(t, r)
 		})
 	}
+}
+
+// TestUnlistable checks that a server whose list can't be read is called all the same.
+func TestUnlistable(t *testing.T) {
+	r := raw(t, "unlistable")
+	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
+	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent a list of tools that can't be read") || !s.Health.Stale {
+		t.Errorf("%+v", s.Health)
+	}
+	working(t, r)
 }
 
 func TestInputRequired(t *testing.T) {

@@ -190,7 +190,7 @@ func (u *Upstream) supervise(ctx context.Context) {
 		if err == nil {
 			began := time.Now()
 			u.attach(s, list)
-			err = u.serve(ctx, s)
+			err = u.serve(ctx, s, list)
 			lived = time.Since(began)
 		}
 		wait := u.failed(err, lived)
@@ -220,6 +220,7 @@ func (u *Upstream) attach(s *session, list *toolList) {
 func (u *Upstream) listed(list *toolList) {
 	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
 	u.snap.Health = u.health()
+	u.snap.Health.Stale = list.stale
 }
 
 // health is how a connected upstream is. The lock is held.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -159,6 +162,44 @@ func TestEverythingOverSSE(t *testing.T) {
 	}))
 }
 
+func TestFilesystem(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), fmt.Appendf(nil, "file %d of 100", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := peertest.Server(t, "filesystem", dir)
+	upstreamtest.Run(t, upstreamtest.Peer{
+		New: maker(mcp.Config{Command: cmd[0], Args: cmd[1:]}),
+		Echo: func(i int) upstreamtest.Case {
+			args := fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, fmt.Sprint(i)))
+			return upstreamtest.Case{Tool: "read_text_file", Args: args, Check: textIs(fmt.Sprintf("file %d of 100", i))}
+		},
+		Fails: &upstreamtest.Case{Tool: "read_text_file", Args: `{"path":"/etc/passwd"}`},
+		Kill:  killChild,
+	})
+}
+
+func TestMemory(t *testing.T) {
+	cmd := peertest.Server(t, "memory")
+	upstreamtest.Run(t, upstreamtest.Peer{
+		New: func(t testing.TB, onChange func()) upstream.Upstream {
+			file := filepath.Join(t.TempDir(), "memory.jsonl")
+			return maker(mcp.Config{Command: cmd[0], Args: cmd[1:], Env: map[string]string{"MEMORY_FILE_PATH": file}})(t, onChange)
+		},
+		Echo: func(i int) upstreamtest.Case {
+			args := fmt.Sprintf(`{"entities":[{"name":"e%d","entityType":"t","observations":["o"]}]}`, i)
+			return upstreamtest.Case{Tool: "create_entities", Args: args, Check: textIs(fmt.Sprintf("e%d", i))}
+		},
+		Fails: &upstreamtest.Case{Tool: "add_observations", Args: `{"observations":[{"entityName":"nobody","contents":["x"]}]}`},
+		Kill:  killChild,
+	})
+}
+
 // TestMain runs the tests, or is one of the servers that they start.
 func TestMain(m *testing.M) {
 	switch mode := os.Getenv(peerMode); mode {
@@ -166,6 +207,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "sdk":
 		if err := sdkServer(nil).Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case "conformance":
+		if err := runConformanceClient(os.Args); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -137,7 +137,7 @@ func (t *sse) send(ctx context.Context, m *message) error {
 	return nil
 }
 
-// post delivers a message. Its answer, if any, comes on the stream; a few servers put it into the response too.
+// post delivers a message. Its answer, if any, comes on the stream.
 func (t *sse) post(ctx context.Context, m *message) error {
 	resp, err := t.do(ctx, http.MethodPost, t.endpoint, m.body, func(h http.Header) { h.Set("Content-Type", "application/json") })
 	if err != nil {
