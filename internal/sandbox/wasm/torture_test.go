@@ -145,12 +145,13 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 	p.send("(0, eval)(" + string(code) + ")")
 	r := bufio.NewReaderSize(p.in, 1<<16)
 	line, err := r.ReadString('\n')
+	more := err == nil
 	go func() { // what else it says; ends with the stream
-		for err == nil {
+		for err := err; err == nil; {
 			_, err = r.ReadString('\n')
 		}
 	}()
-	if line != "" && err == nil {
+	if line != "" && more {
 		_ = p.conn.Close()
 	}
 	end := p.ended()

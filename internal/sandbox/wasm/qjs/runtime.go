@@ -44,7 +44,7 @@ func (m *Module) AsTrap(recovered any) (Trap, bool) {
 		}
 		return ErrSignature, true
 	case interface{ Addr() uintptr }:
-		if e.Addr()-uintptr(m.base) < 8<<30+1<<16 {
+		if uint64(e.Addr()-uintptr(m.base)) < 8<<30+1<<16 {
 			return ErrMemory, true
 		}
 	case runtime.Error:
@@ -72,8 +72,8 @@ func (m *Module) Memory() []byte { return m.memory }
 // grow grows the memory by n pages and gives how many there were, or -1.
 func (m *Module) grow(n uint32) uint32 {
 	old := len(m.memory)
-	size := old + int(n)<<16
-	if n > maxPages || size > maxPages<<16 || size > cap(m.memory) || m.Grow != nil && !m.Grow(size) {
+	size := uint64(old) + uint64(n)<<16
+	if size > maxPages<<16 || size > uint64(cap(m.memory)) || m.Grow != nil && !m.Grow(int(size)) {
 		return 1<<32 - 1
 	}
 	m.memory = m.memory[:size]
