@@ -100,7 +100,7 @@ func Main(p Process) int {
 	}
 	var f *failure
 	if !errors.As(err, &f) { // of cobra: a command, an argument or a flag that there isn't
-		f = &failure{err: err, code: exitUsage}
+		f = &failure{err: usage("%s (biplane --help lists what there is)", err), code: exitUsage}
 	}
 	if !f.silent {
 		a.complain(f.err)

@@ -117,10 +117,10 @@ func toolsSearchCommand(a *app) *cobra.Command {
 	var output string
 	var limit int
 	c := &cobra.Command{
-		Use:     "search QUERY",
-		Short:   "Find tools, as agents do",
+		Use:     "search [QUERY]",
+		Short:   "Find tools, as agents do; without a query, an overview",
 		Example: `  biplane tools search "read a file"`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usage("the limit is %d: it must be more than 0", limit)
