@@ -64,9 +64,9 @@ func tooDeep(t *tokens) *problem {
 
 // A level is an open bracket, and what was seen in it since the last end of an expression.
 type level struct {
-	n      int  // tokens
-	commas int  // that may be sequence operators
-	twice  int  // places that are read twice
+	n      int // tokens
+	commas int // that may be sequence operators
+	twice  int // places that are read twice
 	arrows int
 	chosen int  // how far `? ... ) :` has come: 1 at ?, 2 at ) :
 	list   bool // commas here part elements or arguments

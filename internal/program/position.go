@@ -80,10 +80,7 @@ func (s *steps) inputOf(off int) (int, bool) {
 	list := s.segments[line]
 	i := sort.Search(len(list), func(i int) bool { return list[i].col > col }) - 1
 	if i < 0 {
-		if len(list) == 0 {
-			return 0, false
-		}
-		i = 0
+		return 0, false
 	}
 	in := s.inputAt.atUTF16(list[i].line, list[i].srcCol)
 	return in, in >= 0
@@ -172,7 +169,7 @@ func vlq(s string) (v int, rest string, ok bool) {
 		v |= (d & 31) << shift
 		if d < 32 {
 			if v&1 != 0 {
-				v = -v
+				return -(v >> 1), s[i+1:], true
 			}
 			return v >> 1, s[i+1:], true
 		}

@@ -6,6 +6,7 @@ package program
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/evanw/esbuild/pkg/api"
 
@@ -19,7 +20,8 @@ type Config struct {
 
 // A Preparer prepares programs. It is safe for concurrent use.
 type Preparer struct {
-	cfg Config
+	cfg   Config
+	index atomic.Pointer[index]
 }
 
 // New makes a Preparer.
@@ -60,13 +62,38 @@ func (p *Preparer) Prepare(source, language string) (*Program, error) {
 		return nil, e
 	}
 	prog := &Program{Code: s.final.s, Source: source, Imports: m.specifiers, steps: s}
-	if p.cfg.Catalog != nil {
-		prog.Namespaces = namespaces(p.cfg.Catalog(), source)
-	}
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}
+	x := p.indexOf()
+	if x == nil {
+		return prog, nil
+	}
+	found, notes := x.check(s)
+	if e := problems(found, source); e != nil {
+		return nil, e
+	}
+	prog.Notes = append(prog.Notes, notes...)
+	prog.Namespaces = namespaces(x.view, source)
 	return prog, nil
+}
+
+// problems makes one error of several problems in the agent's text; nil where there is none.
+func problems(found []problem, source string) *Error {
+	if len(found) == 0 {
+		return nil
+	}
+	lines := newLineTable(source, plainLines)
+	var all []*Error
+	for _, f := range found {
+		e := &Error{Kind: f.kind, Message: f.message}
+		e.Line, e.Column = lines.position(f.at)
+		all = append(all, e)
+	}
+	first := all[0]
+	first.More = all[1:]
+	place(first, source)
+	return first
 }
 
 func loaderOf(language string) (api.Loader, *Error) {

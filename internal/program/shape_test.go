@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/grafana/sobek"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/biplane-dev/biplane/internal/program"
 )
@@ -79,32 +77,7 @@ func TestShapes(t *testing.T) {
 		t.Fatal(paths, err)
 	}
 	for _, path := range paths {
-		ar, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden := map[string][]byte{}
-		for _, f := range ar.Files {
-			golden[f.Name] = f.Data
-		}
-		next := &txtar.Archive{Comment: ar.Comment}
-		for _, f := range ar.Files {
-			if strings.HasSuffix(f.Name, ".out") {
-				continue
-			}
-			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+f.Name, func(t *testing.T) {
-				got := outcome(t, strings.TrimSuffix(string(f.Data), "\n"))
-				next.Files = append(next.Files, f, txtar.File{Name: f.Name + ".out", Data: got})
-				if want := golden[f.Name+".out"]; !*update && !bytes.Equal(got, want) {
-					t.Errorf("got\n%s\nwant\n%s", got, want)
-				}
-			})
-		}
-		if *update {
-			if err := os.WriteFile(path, txtar.Format(next), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { golden(t, path, outcome) })
 	}
 }
 

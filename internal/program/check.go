@@ -1,0 +1,369 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+	"github.com/grafana/sobek/ast"
+	"github.com/grafana/sobek/parser"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	maxProblems = 5         // reported at once
+	maxChecked  = 128 << 10 // bytes of final code; a longer program is not checked
+)
+
+// A checker finds what is surely wrong with a program before it runs: it calls what doesn't exist, gives arguments
+// that can't be right, or uses what a call gives without awaiting it. It is sure or it is silent: a name that the
+// program declares, or assigns, is the program's own; what a catch is there for is left to it.
+type checker struct {
+	index    *index
+	at       func(off int) (int, bool) // from the parsed code to the agent's text
+	assigned map[string]bool           // names that are assigned to anywhere
+	spaces   map[string]*spaceUse      // uses of unknown namespaces
+	calls    map[string][]int          // calls of undeclared functions, by name
+	tolerant bool                      // inside a try with a catch, or the like
+	dynamic  bool                      // the program holds a with statement or an eval
+	found    []problem                 // at is a place in the agent's text
+	notes    []string
+}
+
+// A spaceUse is how a program uses a name that is neither declared nor a namespace.
+type spaceUse struct {
+	calls []spaceCall
+	other bool // it is used in other ways, perhaps to find out whether it is there
+}
+
+type spaceCall struct {
+	at     int
+	member string
+}
+
+// check finds the problems of a program, and notes.
+func (x *index) check(s *steps) ([]problem, []string) {
+	if len(s.final.s) > maxChecked {
+		return nil, nil
+	}
+	tree, at := parse(s)
+	if tree == nil {
+		return nil, nil
+	}
+	c := &checker{index: x, at: at, assigned: map[string]bool{}, spaces: map[string]*spaceUse{}, calls: map[string][]int{}}
+	c.assignments(s.final.s)
+	c.statements(tree.Body, nil)
+	if c.dynamic {
+		return nil, nil
+	}
+	c.unknownSpaces()
+	c.unknownFunctions()
+	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].at < c.found[j].at })
+	c.found = slices.CompactFunc(c.found, func(a, b problem) bool { return a.at == b.at })
+	return c.found[:min(len(c.found), maxProblems)], c.notes
+}
+
+// parse parses the final code. Where the parser doesn't know all of its syntax, a copy that is compiled down is
+// parsed. It gives nil for what can't be parsed: such a program is not checked.
+func parse(s *steps) (tree *ast.Program, at func(off int) (int, bool)) {
+	defer func() {
+		if recover() != nil { // a defect of the parser costs the checks, not the program
+			tree = nil
+		}
+	}()
+	tree, err := parser.ParseFile(nil, FileName, s.final.s, 0, parser.WithDisableSourceMaps)
+	if err == nil {
+		return tree, s.sourceOf
+	}
+	r := api.Transform(s.final.s, api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
+		Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
+		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, LegalComments: api.LegalCommentsNone})
+	if len(r.Errors) > 0 {
+		return nil, nil
+	}
+	lower := &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source, final: &text{s: string(r.Code)}}
+	if tree, err = parser.ParseFile(nil, FileName, lower.output, 0, parser.WithDisableSourceMaps); err != nil {
+		return nil, nil
+	}
+	return tree, func(off int) (int, bool) {
+		off, ok := lower.inputOf(off)
+		if !ok {
+			return 0, false
+		}
+		return s.sourceOf(off)
+	}
+}
+
+// assignments notes the names that are assigned to anywhere, and whether there is an eval that could assign any.
+func (c *checker) assignments(code string) {
+	t := scan(code)
+	for i := range t.list {
+		if t.list[i].kind != word || t.is(i-1, ".") {
+			continue
+		}
+		next := t.text(i + 1)
+		switch {
+		case next == "=" || next == "++" || next == "--", strings.HasSuffix(next, "=") && len(next) > 1 && next != "==" && next != "===" && next != "!=" && next != "!==":
+			if !(t.is(i-1, "const") || t.is(i-1, "let") || t.is(i-1, "var")) {
+				c.assigned[t.text(i)] = true
+			}
+		case t.is(i-1, "++") || t.is(i-1, "--"), t.is(i+1, "of"), t.is(i+1, "in"):
+			c.assigned[t.text(i)] = true
+		case t.is(i, "eval") && next == "(", t.is(i, "Function") && next == "(":
+			c.dynamic = true
+		}
+	}
+}
+
+// report notes a problem at a node, if that stands for a place in the agent's text.
+func (c *checker) report(n ast.Node, format string, a ...any) {
+	c.reportAt(int(n.Idx0())-1, format, a...)
+}
+
+func (c *checker) reportAt(off int, format string, a ...any) {
+	if at, ok := c.at(off); ok {
+		c.found = append(c.found, problem{at: at, kind: "check", message: fmt.Sprintf(format, a...)})
+	}
+}
+
+// call checks a call and walks it.
+func (c *checker) call(e *ast.CallExpression, s *scope) {
+	m := c.meaning(e.Callee, s, 0)
+	before := c.tolerant
+	switch m.sense {
+	case oneTool:
+		c.toolCall(e, m.space+"."+m.member, e.ArgumentList, s)
+	case caller:
+		c.callTool(e, s)
+	case free:
+		if id, ok := e.Callee.(*ast.Identifier); ok && !c.tolerant && len(c.calls) < 100 {
+			c.calls[m.space] = append(c.calls[m.space], int(id.Idx)-1)
+		}
+	}
+	switch callee := e.Callee.(type) {
+	case *ast.Identifier:
+	case *ast.DotExpression:
+		c.property(callee.Left, callee.Identifier.Name.String(), s)
+		if !c.spaceCall(callee, s) {
+			switch callee.Identifier.Name {
+			case "catch", "allSettled", "any": // failures of what stands before or inside are looked after
+				c.tolerant = true
+			case "then":
+				c.tolerant = c.tolerant || len(e.ArgumentList) > 1
+			case "stringify":
+				if id, ok := callee.Left.(*ast.Identifier); ok && id.Name == "JSON" && len(e.ArgumentList) > 0 {
+					c.notAwaited(e.ArgumentList[0], s, "which is {} as JSON")
+				}
+			}
+			c.expression(callee.Left, s)
+		}
+	default:
+		c.expression(e.Callee, s)
+	}
+	for _, a := range e.ArgumentList {
+		if sp, ok := a.(*ast.SpreadElement); ok {
+			c.notAwaited(sp.Expression, s, "which can't be spread")
+		}
+		c.expression(a, s)
+	}
+	c.tolerant = before
+}
+
+// spaceCall notes name.member(...) and tools.name.member(...) where name is no namespace that is known.
+func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
+	m := c.meaning(callee.Left, s, 0)
+	switch left := callee.Left.(type) {
+	case *ast.Identifier:
+		if m.sense != free || globalNames[m.space] {
+			return false
+		}
+	case *ast.DotExpression:
+		if m.sense != oneSpace || c.index.space(m.space) != nil || c.meaning(left.Left, s, 0).sense != allTools {
+			return false
+		}
+	default:
+		return false
+	}
+	u := c.use(m.space)
+	if !c.tolerant {
+		u.calls = append(u.calls, spaceCall{int(callee.Idx0()) - 1, callee.Identifier.Name.String()})
+	} else {
+		u.other = true
+	}
+	return true
+}
+
+func (c *checker) use(name string) *spaceUse {
+	u := c.spaces[name]
+	if u == nil {
+		u = &spaceUse{}
+		c.spaces[name] = u
+	}
+	return u
+}
+
+// mention notes a name that stands for itself.
+func (c *checker) mention(id *ast.Identifier, s *scope) {
+	if m := c.meaning(id, s, 0); m.sense == free {
+		c.use(m.space).other = true
+	}
+}
+
+var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "toString": true,
+	"valueOf": true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
+
+// property checks reading a property and notes tools.name.
+func (c *checker) property(left ast.Expression, name string, s *scope) {
+	m := c.meaning(left, s, 0)
+	switch m.sense {
+	case promise:
+		if name == "0" {
+			c.notAwaited(left, s, "which has no elements")
+		} else if name != "" && !promiseMembers[name] {
+			c.notAwaited(left, s, "which has no ."+name)
+		}
+	case allTools:
+		if name != "" && c.index.space(name) == nil {
+			c.use(name).other = true
+		}
+	}
+}
+
+// unknownSpaces reports calls of name.member(...) where name is nothing, and used in no other way.
+func (c *checker) unknownSpaces() {
+	for name, u := range c.spaces {
+		if u.other || c.assigned[name] {
+			continue
+		}
+		for _, k := range u.calls {
+			_, err := c.index.view.Resolve(name + "." + k.member)
+			if err == nil { // a composed name, or an exact one
+				continue
+			}
+			c.reportAt(k.at, "%s", c.notFound(err, name))
+		}
+	}
+}
+
+// notFound writes the catalog's error for an upstream that isn't there.
+func (c *checker) notFound(err error, name string) string {
+	msg := name + " is not defined, and no upstream has this name. "
+	if e := tool.AsError(err); strings.Contains(e.Msg, "did you mean") {
+		msg = e.Msg + " "
+	}
+	if names := c.index.names(); names != "" {
+		return msg + "Upstreams: " + names
+	}
+	return msg + "There are no upstreams"
+}
+
+// unknownFunctions reports calls of functions that are not declared, where they are a tool's name without its
+// namespace.
+func (c *checker) unknownFunctions() {
+	for name, places := range c.calls {
+		if u := c.spaces[name]; globalNames[name] || c.assigned[name] || u != nil && u.other {
+			continue
+		}
+		var paths []string
+		for _, e := range c.index.view.Entries() {
+			if (e.Member == name || e.Composed == name) && len(paths) < 4 {
+				paths = append(paths, e.Path())
+			}
+		}
+		if len(paths) == 0 {
+			continue
+		}
+		for _, at := range places {
+			c.reportAt(at, "%s is not defined: did you mean %s?", name, strings.Join(paths, " or "))
+		}
+	}
+}
+
+// callTool checks callTool("path", args).
+func (c *checker) callTool(e *ast.CallExpression, s *scope) {
+	if len(e.ArgumentList) == 0 {
+		return
+	}
+	path, ok := e.ArgumentList[0].(*ast.StringLiteral)
+	if !ok {
+		return
+	}
+	name := path.Value.String()
+	c.toolCall(e, name, e.ArgumentList[1:], s)
+}
+
+// toolCall checks a call of the tool of a path.
+func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expression, s *scope) {
+	if c.tolerant || strings.HasPrefix(path, catalog.Reserved+".") {
+		return
+	}
+	entry, err := c.index.view.Resolve(path)
+	if err == nil {
+		c.arguments(e, entry, args, s)
+		return
+	}
+	var te *tool.Error
+	if !errors.As(err, &te) || te.Kind != tool.NotFound {
+		return
+	}
+	space := c.index.upstreamOf(path)
+	_, dotted := e.Callee.(*ast.DotExpression)
+	switch {
+	case space != nil && space.current():
+		c.report(e, "%s", te.Msg)
+	case space == nil && !dotted && (strings.Contains(path, ".") || c.allCurrent()):
+		c.report(e, "%s", te.Msg) // name.member(...) is for unknownSpaces
+	}
+}
+
+// allCurrent says whether all lists of tools are those of now.
+func (c *checker) allCurrent() bool {
+	for _, s := range c.index.spaces {
+		if !s.current() {
+			return false
+		}
+	}
+	return true
+}
+
+// condition checks that what is asked whether it is true is no promise.
+func (c *checker) condition(e ast.Expression, s *scope) {
+	c.notAwaited(e, s, "which always counts as true")
+}
+
+// notAwaited checks that what is used as a value is no promise. why says what is wrong with using one here.
+func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
+	m := c.meaning(e, s, 0)
+	if m.sense != promise {
+		return
+	}
+	if id, ok := e.(*ast.Identifier); ok {
+		c.report(e, "%s is a promise, %s: what it is declared with is not awaited. Write `const %s = await ...`", id.Name, why, id.Name)
+		return
+	}
+	c.report(e, "this call is not awaited: it gives a promise, %s. Write `await` before it; to go on from its value, `(await f()).x`", why)
+}
+
+// globalNames are names that the engine or the runtime may know: calls of them are never reported.
+var globalNames = func() map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
+		Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
+		Iterator AsyncIterator JSON Map Math NaN Infinity Number Object Promise Proxy RangeError ReferenceError Reflect RegExp Set
+		SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray
+		WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError InternalError DOMException
+		decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape eval globalThis isFinite isNaN parseFloat parseInt
+		undefined arguments tools callTool search emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
+		TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
+		atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
+		Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer
+		Deno Bun require module exports __import __dirname __filename document localStorage sessionStorage gc std os bjson`) {
+		m[w] = true
+	}
+	return m
+}()

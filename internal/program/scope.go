@@ -1,0 +1,310 @@
+package program
+
+import (
+	"strings"
+
+	"github.com/grafana/sobek/ast"
+	js "github.com/grafana/sobek/token"
+)
+
+// A scope holds the names that a function or a block declares.
+type scope struct {
+	parent *scope
+	names  map[string]*binding
+}
+
+// A binding is what is known of a declared name. Only what can't change is known: constants and async functions.
+type binding struct {
+	init  ast.Expression // of a constant: its initializer
+	keys  []string       // the way into init, where it is taken apart: const { a: { b } } = init has a, b
+	scope *scope         // where init is
+	async bool           // an async function that gives a promise when called
+	known bool           // value is set
+	busy  bool           // value is being found out
+	value meaning
+}
+
+// lookup gives the binding of a name, or nil for a name that nothing declares.
+func (s *scope) lookup(name string) *binding {
+	for ; s != nil; s = s.parent {
+		if b := s.names[name]; b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+func newScope(parent *scope) *scope { return &scope{parent: parent, names: map[string]*binding{}} }
+
+// add declares a name of which nothing is known, unless it is declared.
+func (s *scope) add(name string) {
+	if s.names[name] == nil {
+		s.names[name] = &binding{}
+	}
+}
+
+// pattern declares all names of a binding target. init is nil where the value is not known.
+func (s *scope) pattern(target ast.Expression, init ast.Expression, keys []string) {
+	if len(keys) > 16 {
+		init = nil
+	}
+	switch t := target.(type) {
+	case *ast.Identifier:
+		s.names[t.Name.String()] = &binding{init: init, keys: keys, scope: s}
+	case *ast.Binding:
+		s.pattern(t.Target, nil, nil)
+	case *ast.AssignExpression:
+		s.pattern(t.Left, nil, nil)
+	case *ast.ObjectPattern:
+		for _, p := range t.Properties {
+			switch p := p.(type) {
+			case *ast.PropertyShort:
+				known := init
+				if p.Initializer != nil {
+					known = nil
+				}
+				s.pattern(&p.Name, known, with(keys, p.Name.Name.String()))
+			case *ast.PropertyKeyed:
+				if key, ok := p.Key.(*ast.StringLiteral); ok && !p.Computed {
+					s.pattern(p.Value, init, with(keys, key.Value.String()))
+				} else {
+					s.pattern(p.Value, nil, nil)
+				}
+			}
+		}
+		if t.Rest != nil {
+			s.pattern(t.Rest, nil, nil)
+		}
+	case *ast.ArrayPattern:
+		for _, e := range t.Elements {
+			if e != nil {
+				s.pattern(e, nil, nil)
+			}
+		}
+		if t.Rest != nil {
+			s.pattern(t.Rest, nil, nil)
+		}
+	}
+}
+
+func with(keys []string, key string) []string { return append(keys[:len(keys):len(keys)], key) }
+
+// declare declares what statements declare in their own block.
+func (s *scope) declare(list []ast.Statement) {
+	for _, st := range list {
+		switch st := st.(type) {
+		case *ast.LexicalDeclaration:
+			for _, b := range st.List {
+				if st.Token == js.CONST {
+					s.pattern(b.Target, b.Initializer, nil)
+				} else {
+					s.pattern(b.Target, nil, nil)
+				}
+			}
+		case *ast.FunctionDeclaration:
+			f := st.Function
+			s.names[f.Name.Name.String()] = &binding{async: f.Async && !f.Generator}
+		case *ast.ClassDeclaration:
+			s.add(st.Class.Name.Name.String())
+		case *ast.LabelledStatement:
+			s.declare([]ast.Statement{st.Statement})
+		}
+	}
+}
+
+// function gives the scope of a function: its parameters, and the variables anywhere in it.
+func (s *scope) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier) *scope {
+	f := newScope(s)
+	f.add("arguments")
+	if name != nil {
+		f.add(name.Name.String())
+	}
+	for _, p := range params.List {
+		f.pattern(p.Target, nil, nil)
+	}
+	if params.Rest != nil {
+		f.pattern(params.Rest, nil, nil)
+	}
+	for _, d := range vars {
+		for _, b := range d.List {
+			f.pattern(b.Target, nil, nil)
+		}
+	}
+	return f
+}
+
+// A sense is what an expression surely is.
+type sense uint8
+
+const (
+	something  sense = iota // not known
+	free                    // a name that nothing declares
+	allTools                // tools
+	oneSpace                // a namespace: github, tools.github
+	oneTool                 // github.list_issues
+	toolModule              // what importing ./tools/github/list_issues.ts gives
+	caller                  // callTool
+	finder                  // search
+	promiser                // an async function, Promise.all and its like
+	promises                // Promise
+	promise                 // what calling one of those gives, not awaited
+)
+
+// A meaning is a sense and its names.
+type meaning struct {
+	sense  sense
+	space  string
+	member string
+	call   *ast.CallExpression // of a promise
+}
+
+const maxFollow = 40 // how far constants are followed
+
+// meaning finds out what an expression surely is.
+func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
+	if depth > maxFollow {
+		return meaning{}
+	}
+	switch e := e.(type) {
+	case *ast.Identifier:
+		return c.name(e.Name.String(), s, depth)
+	case *ast.DotExpression:
+		return c.member(c.meaning(e.Left, s, depth+1), e.Identifier.Name.String())
+	case *ast.BracketExpression:
+		if key, ok := e.Member.(*ast.StringLiteral); ok {
+			return c.member(c.meaning(e.Left, s, depth+1), key.Value.String())
+		}
+	case *ast.AwaitExpression:
+		if call, ok := e.Argument.(*ast.CallExpression); ok && len(call.ArgumentList) > 0 {
+			spec, lit := call.ArgumentList[0].(*ast.StringLiteral)
+			if f, ok := call.Callee.(*ast.Identifier); ok && lit && f.Name == "__import" {
+				return c.module(spec.Value.String())
+			}
+		}
+	case *ast.CallExpression:
+		switch m := c.meaning(e.Callee, s, depth+1); m.sense {
+		case oneTool, caller, finder, promiser:
+			return meaning{sense: promise, space: m.space, member: m.member, call: e}
+		}
+	case *ast.ArrowFunctionLiteral:
+		if e.Async {
+			return meaning{sense: promiser}
+		}
+	case *ast.FunctionLiteral:
+		if e.Async && !e.Generator {
+			return meaning{sense: promiser}
+		}
+	}
+	return meaning{}
+}
+
+// name gives what a name stands for.
+func (c *checker) name(name string, s *scope, depth int) meaning {
+	b := s.lookup(name)
+	switch {
+	case b != nil && b.async && c.assigned[name]:
+		return meaning{}
+	case b != nil:
+		return c.bound(b, depth)
+	case c.assigned[name]:
+		return meaning{}
+	case name == "tools":
+		return meaning{sense: allTools}
+	case name == "callTool":
+		return meaning{sense: caller}
+	case name == "search":
+		return meaning{sense: finder}
+	case name == "Promise":
+		return meaning{sense: promises}
+	case c.index.spaces[name] != nil:
+		return meaning{sense: oneSpace, space: name}
+	}
+	return meaning{sense: free, space: name}
+}
+
+// bound gives what a declared name stands for.
+func (c *checker) bound(b *binding, depth int) meaning {
+	switch {
+	case b.async:
+		return meaning{sense: promiser}
+	case b.init == nil || b.busy:
+		return meaning{}
+	case b.known:
+		return b.value
+	}
+	b.busy = true
+	m := c.meaning(b.init, b.scope, depth+1)
+	for _, k := range b.keys {
+		m = c.member(m, k)
+	}
+	if m.sense == free {
+		m = meaning{}
+	}
+	b.busy, b.known, b.value = false, true, m
+	return m
+}
+
+// inherited are members that every object has, so that a namespace's is no tool.
+var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "prototype": true, "toString": true,
+	"valueOf": true, "toJSON": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true,
+	"toLocaleString": true, "__proto__": true, "call": true, "apply": true, "bind": true, "name": true, "length": true,
+	"caller": true, "arguments": true, "inspect": true, "nodeType": true, "$$typeof": true}
+
+// member gives what a member of something is.
+func (c *checker) member(m meaning, name string) meaning {
+	switch m.sense {
+	case allTools:
+		if !inherited[name] {
+			return meaning{sense: oneSpace, space: name}
+		}
+	case oneSpace:
+		if name == "default" {
+			return m // the default export of ./tools/github
+		}
+		if !inherited[name] {
+			return meaning{sense: oneTool, space: m.space, member: name}
+		}
+	case toolModule:
+		if name == m.member || name == "default" {
+			return meaning{sense: oneTool, space: m.space, member: m.member}
+		}
+	case promises:
+		switch name {
+		case "all", "allSettled", "race", "any", "resolve", "reject":
+			return meaning{sense: promiser}
+		}
+	}
+	return meaning{}
+}
+
+// module gives what importing a specifier gives: ./tools, ./tools/<upstream>, ./tools/<upstream>/<tool>, in all
+// spellings that the guest takes.
+func (c *checker) module(spec string) meaning {
+	parts := strings.Split(strings.Trim(spec, "/"), "/")
+	for len(parts) > 0 && (parts[0] == "." || parts[0] == "..") {
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || parts[0] != "tools" || len(parts) > 3 {
+		return meaning{}
+	}
+	parts = parts[1:]
+	for i := range parts {
+		for _, suffix := range [...]string{".ts", ".js", ".mts", ".mjs", ".d"} {
+			if stem, ok := strings.CutSuffix(parts[i], suffix); ok {
+				parts[i] = stem
+				break
+			}
+		}
+		parts[i] = strings.NewReplacer("-", "_", ".", "_").Replace(parts[i])
+	}
+	if n := len(parts); n > 0 && parts[n-1] == "index" {
+		parts = parts[:n-1]
+	}
+	switch len(parts) {
+	case 0:
+		return meaning{sense: allTools}
+	case 1:
+		return meaning{sense: oneSpace, space: parts[0]}
+	}
+	return meaning{sense: toolModule, space: parts[0], member: parts[1]}
+}

@@ -1,0 +1,349 @@
+package program
+
+import (
+	"github.com/grafana/sobek/ast"
+	js "github.com/grafana/sobek/token"
+)
+
+// statements walks the statements of a block in a scope of its own.
+func (c *checker) statements(list []ast.Statement, s *scope) {
+	s = newScope(s)
+	s.declare(list)
+	for _, st := range list {
+		c.statement(st, s)
+	}
+}
+
+func (c *checker) statement(st ast.Statement, s *scope) {
+	switch st := st.(type) {
+	case *ast.BlockStatement:
+		c.statements(st.List, s)
+	case *ast.ExpressionStatement:
+		c.expression(st.Expression, s)
+	case *ast.ReturnStatement:
+		c.expression(st.Argument, s)
+	case *ast.ThrowStatement:
+		c.expression(st.Argument, s)
+	case *ast.LabelledStatement:
+		c.statement(st.Statement, s)
+	case *ast.IfStatement:
+		c.condition(st.Test, s)
+		c.expression(st.Test, s)
+		c.optional(st.Consequent, s)
+		c.optional(st.Alternate, s)
+	case *ast.TryStatement:
+		c.try(st, s)
+	case *ast.SwitchStatement:
+		c.expression(st.Discriminant, s)
+		s = newScope(s)
+		for _, k := range st.Body {
+			s.declare(k.Consequent)
+		}
+		for _, k := range st.Body {
+			c.expression(k.Test, s)
+			for _, x := range k.Consequent {
+				c.statement(x, s)
+			}
+		}
+	case *ast.VariableStatement:
+		c.bindings(st.List, s)
+	case *ast.LexicalDeclaration:
+		c.bindings(st.List, s)
+	case *ast.FunctionDeclaration:
+		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s)
+	case *ast.ClassDeclaration:
+		c.class(st.Class, s)
+	default:
+		c.loop(st, s)
+	}
+}
+
+// optional walks a statement that may be missing.
+func (c *checker) optional(st ast.Statement, s *scope) {
+	if st != nil {
+		c.statements([]ast.Statement{st}, s)
+	}
+}
+
+func (c *checker) loop(st ast.Statement, s *scope) {
+	switch st := st.(type) {
+	case *ast.WhileStatement:
+		c.condition(st.Test, s)
+		c.expression(st.Test, s)
+		c.optional(st.Body, s)
+	case *ast.DoWhileStatement:
+		c.condition(st.Test, s)
+		c.expression(st.Test, s)
+		c.optional(st.Body, s)
+	case *ast.WithStatement: // its body's names mean what only the run can tell
+		c.expression(st.Object, s)
+		c.dynamic = true
+	case *ast.ForStatement:
+		s = newScope(s)
+		switch i := st.Initializer.(type) {
+		case *ast.ForLoopInitializerExpression:
+			c.expression(i.Expression, s)
+		case *ast.ForLoopInitializerVarDeclList:
+			c.bindings(i.List, s)
+		case *ast.ForLoopInitializerLexicalDecl:
+			for _, b := range i.LexicalDeclaration.List {
+				s.pattern(b.Target, nil, nil)
+			}
+			c.bindings(i.LexicalDeclaration.List, s)
+		}
+		c.expression(st.Test, s)
+		c.expression(st.Update, s)
+		c.optional(st.Body, s)
+	case *ast.ForInStatement:
+		c.expression(st.Source, s)
+		c.optional(st.Body, c.into(st.Into, s))
+	case *ast.ForOfStatement:
+		c.notAwaited(st.Source, s, "which can't be looped over")
+		c.expression(st.Source, s)
+		c.optional(st.Body, c.into(st.Into, s))
+	}
+}
+
+// into gives the scope of the body of for-in and for-of.
+func (c *checker) into(i ast.ForInto, s *scope) *scope {
+	switch i := i.(type) {
+	case *ast.ForDeclaration:
+		s = newScope(s)
+		s.pattern(i.Target, nil, nil)
+	case *ast.ForIntoExpression:
+		c.expression(i.Expression, s)
+	}
+	return s
+}
+
+// try walks a try statement. What its catch may be there for is not checked: a program may well try a tool that it
+// doesn't expect to exist.
+func (c *checker) try(st *ast.TryStatement, s *scope) {
+	before := c.tolerant
+	c.tolerant = c.tolerant || st.Catch != nil
+	c.statements(st.Body.List, s)
+	c.tolerant = before
+	if st.Catch != nil {
+		in := newScope(s)
+		if st.Catch.Parameter != nil {
+			in.pattern(st.Catch.Parameter, nil, nil)
+		}
+		c.statements(st.Catch.Body.List, in)
+	}
+	if st.Finally != nil {
+		c.statements(st.Finally.List, s)
+	}
+}
+
+func (c *checker) bindings(list []*ast.Binding, s *scope) {
+	for _, b := range list {
+		switch b.Target.(type) {
+		case *ast.ObjectPattern, *ast.ArrayPattern:
+			if b.Initializer != nil {
+				c.notAwaited(b.Initializer, s, "which can't be taken apart")
+			}
+		}
+		c.targets(b.Target, s)
+		c.expression(b.Initializer, s)
+	}
+}
+
+// targets walks the defaults and computed keys of a binding target.
+func (c *checker) targets(e ast.Expression, s *scope) {
+	switch e := e.(type) {
+	case *ast.Identifier:
+		c.mention(e, s)
+	case *ast.Binding:
+		c.targets(e.Target, s)
+		c.expression(e.Initializer, s)
+	case *ast.AssignExpression:
+		c.targets(e.Left, s)
+		c.expression(e.Right, s)
+	case *ast.ObjectPattern:
+		for _, p := range e.Properties {
+			switch p := p.(type) {
+			case *ast.PropertyShort:
+				c.mention(&p.Name, s)
+				c.expression(p.Initializer, s)
+			case *ast.PropertyKeyed:
+				if p.Computed {
+					c.expression(p.Key, s)
+				}
+				c.targets(p.Value, s)
+			}
+		}
+	case *ast.ArrayPattern:
+		for _, x := range e.Elements {
+			if x != nil {
+				c.targets(x, s)
+			}
+		}
+	}
+}
+
+func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope) {
+	s = s.function(params, vars, name)
+	for _, p := range params.List {
+		c.targets(p, s)
+	}
+	before := c.tolerant
+	switch b := body.(type) {
+	case *ast.BlockStatement:
+		if b != nil {
+			c.statements(b.List, s)
+		}
+	case *ast.ExpressionBody:
+		c.expression(b.Expression, s)
+	}
+	c.tolerant = before
+}
+
+func (c *checker) class(k *ast.ClassLiteral, s *scope) {
+	c.expression(k.SuperClass, s)
+	s = newScope(s)
+	if k.Name != nil {
+		s.add(k.Name.Name.String())
+	}
+	for _, el := range k.Body {
+		switch el := el.(type) {
+		case *ast.FieldDefinition:
+			if el.Computed {
+				c.expression(el.Key, s)
+			}
+			c.expression(el.Initializer, s)
+		case *ast.MethodDefinition:
+			if el.Computed {
+				c.expression(el.Key, s)
+			}
+			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s)
+		case *ast.ClassStaticBlock:
+			c.statements(el.Block.List, s)
+		}
+	}
+}
+
+// expression walks an expression, which may be nil.
+func (c *checker) expression(e ast.Expression, s *scope) {
+	switch e := e.(type) {
+	case nil:
+	case *ast.Identifier:
+		c.mention(e, s)
+	case *ast.CallExpression:
+		c.call(e, s)
+	case *ast.DotExpression:
+		c.property(e.Left, e.Identifier.Name.String(), s)
+		c.expression(e.Left, s)
+	case *ast.BracketExpression:
+		c.property(e.Left, indexName(e.Member), s)
+		c.expression(e.Left, s)
+		c.expression(e.Member, s)
+	case *ast.OptionalChain:
+		before := c.tolerant
+		c.tolerant = true
+		c.expression(e.Expression, s)
+		c.tolerant = before
+	case *ast.Optional:
+		c.expression(e.Expression, s)
+	case *ast.ArrowFunctionLiteral:
+		c.function(e.ParameterList, e.DeclarationList, nil, e.Body, s)
+	case *ast.FunctionLiteral:
+		c.function(e.ParameterList, e.DeclarationList, e.Name, e.Body, s)
+	case *ast.ClassLiteral:
+		c.class(e, s)
+	case *ast.AwaitExpression:
+		c.expression(e.Argument, s)
+	case *ast.ConditionalExpression:
+		c.condition(e.Test, s)
+		c.expression(e.Test, s)
+		c.expression(e.Consequent, s)
+		c.expression(e.Alternate, s)
+	case *ast.TemplateLiteral:
+		c.expression(e.Tag, s)
+		for _, x := range e.Expressions {
+			if e.Tag == nil {
+				c.notAwaited(x, s, "which is no text")
+			}
+			c.expression(x, s)
+		}
+	default:
+		c.operation(e, s)
+	}
+}
+
+// indexName gives the name in x["name"], and for any other index a name that no promise has.
+func indexName(e ast.Expression) string {
+	if lit, ok := e.(*ast.StringLiteral); ok {
+		return lit.Value.String()
+	}
+	if _, ok := e.(*ast.NumberLiteral); ok {
+		return "0"
+	}
+	return "" // unknown
+}
+
+func (c *checker) operation(e ast.Expression, s *scope) {
+	switch e := e.(type) {
+	case *ast.BinaryExpression:
+		if needsValues[e.Operator] {
+			c.notAwaited(e.Left, s, "which is no number to compute with")
+			c.notAwaited(e.Right, s, "which is no number to compute with")
+		}
+		c.expression(e.Left, s)
+		c.expression(e.Right, s)
+	case *ast.UnaryExpression:
+		if e.Operator == js.NOT {
+			c.condition(e.Operand, s)
+		}
+		c.expression(e.Operand, s)
+	case *ast.AssignExpression:
+		c.expression(e.Left, s)
+		c.expression(e.Right, s)
+	case *ast.SequenceExpression:
+		for _, x := range e.Sequence {
+			c.expression(x, s)
+		}
+	case *ast.ArrayLiteral:
+		for _, x := range e.Value {
+			if sp, ok := x.(*ast.SpreadElement); ok {
+				c.notAwaited(sp.Expression, s, "which can't be spread")
+			}
+			c.expression(x, s)
+		}
+	case *ast.ObjectLiteral:
+		c.object(e, s)
+	case *ast.ObjectPattern, *ast.ArrayPattern:
+		c.targets(e, s)
+	case *ast.NewExpression:
+		c.expression(e.Callee, s)
+		for _, x := range e.ArgumentList {
+			c.expression(x, s)
+		}
+	case *ast.PrivateDotExpression:
+		c.expression(e.Left, s)
+	case *ast.SpreadElement:
+		c.expression(e.Expression, s)
+	case *ast.YieldExpression:
+		c.expression(e.Argument, s)
+	}
+}
+
+func (c *checker) object(e *ast.ObjectLiteral, s *scope) {
+	for _, p := range e.Value {
+		switch p := p.(type) {
+		case *ast.PropertyShort:
+			c.mention(&p.Name, s)
+		case *ast.PropertyKeyed:
+			if p.Computed {
+				c.expression(p.Key, s)
+			}
+			c.expression(p.Value, s)
+		case *ast.SpreadElement:
+			c.notAwaited(p.Expression, s, "which can't be spread")
+			c.expression(p.Expression, s)
+		}
+	}
+}
+
+// needsValues are the operators for which a promise makes no sense. (&&, || and ?? are used to make calls.)
+var needsValues = map[js.Token]bool{js.PLUS: true, js.MINUS: true, js.MULTIPLY: true, js.SLASH: true,
+	js.REMAINDER: true, js.LESS: true, js.GREATER: true, js.LESS_OR_EQUAL: true, js.GREATER_OR_EQUAL: true}
