@@ -45,6 +45,7 @@ func frame(lines *lineTable, line, col int) string {
 	if line < 1 || line > len(lines.starts) {
 		return ""
 	}
+	col = min(col, utf8.RuneCountInString(lines.text(line-1))+1)
 	first, last := max(1, line-frameAround), min(len(lines.starts), line+frameAround)
 	for last > line && strings.TrimSpace(lines.text(last-1)) == "" {
 		last--

@@ -25,8 +25,8 @@ type block struct {
 func unwrap(source string, naive bool) (*text, *Error) {
 	b := &textBuilder{parent: source}
 	from := 0
-	if strings.HasPrefix(source, "\ufeff") {
-		from = len("\ufeff")
+	if strings.HasPrefix(source, byteOrderMark) {
+		from = len(byteOrderMark)
 	}
 	var blocks []block
 	if strings.Contains(source, "```") || strings.Contains(source, "~~~") {

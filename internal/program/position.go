@@ -94,6 +94,10 @@ func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 	if off < 0 {
 		return 0, 0, false
 	}
+	// The engine gives the first column where it knows the line only.
+	if lead := p.steps.finalAt.starts[genLine-1]; strings.TrimLeft(p.Code[lead:off], " \t") == "" {
+		off += len(p.Code[off:]) - len(strings.TrimLeft(p.Code[off:], " \t"))
+	}
 	src, ok := p.steps.sourceOf(off)
 	if !ok {
 		return 0, 0, false

@@ -89,6 +89,9 @@ func (b *textBuilder) apply(lo, hi int, edits []edit) {
 	b.keep(lo, hi)
 }
 
+// byteOrderMark may stand before a text. Nobody sees it, so it has no column.
+const byteOrderMark = "\ufeff"
+
 // A lineTable holds the offsets at which the lines of a text begin.
 type lineTable struct {
 	s      string
@@ -134,14 +137,22 @@ func (t *lineTable) text(line int) string {
 	if line+1 < len(t.starts) {
 		end = t.starts[line+1]
 	}
-	return strings.TrimRight(t.s[t.starts[line]:end], "\r\n\u2028\u2029")
+	s := strings.TrimRight(t.s[t.starts[line]:end], "\r\n\u2028\u2029")
+	if line == 0 {
+		s = strings.TrimPrefix(s, byteOrderMark)
+	}
+	return s
 }
 
 // position gives the line and column of off, from 1, the column in characters.
 func (t *lineTable) position(off int) (line, col int) {
 	off = min(max(off, 0), len(t.s))
 	l := t.line(off)
-	return l + 1, utf8.RuneCountInString(t.s[t.starts[l]:off]) + 1
+	before := t.s[t.starts[l]:off]
+	if l == 0 {
+		before = strings.TrimPrefix(before, byteOrderMark)
+	}
+	return l + 1, utf8.RuneCountInString(before) + 1
 }
 
 // atByte gives the offset of a line (from 0) and a column in bytes (from 0), or -1.
