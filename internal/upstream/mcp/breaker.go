@@ -8,7 +8,6 @@ import (
 // The breaker's numbers.
 const (
 	breakAfter  = 5 // failures of calls in a row
-	breakFirst  = 5 * time.Second
 	breakLonger = time.Minute
 )
 
@@ -43,15 +42,16 @@ func (b *breaker) succeeded() bool {
 	return changed
 }
 
-// failed notes that a call did not get through. It says whether the breaker opened.
-func (b *breaker) failed(now time.Time, why string) bool {
+// failed notes that a call did not get through. It says whether the breaker opened, which it does for first and then ever
+// longer.
+func (b *breaker) failed(now time.Time, why string, first time.Duration) bool {
 	b.failures++
 	b.trying = false
 	b.last = why
 	if b.failures < breakAfter {
 		return false
 	}
-	b.pause = min(max(2*b.pause, breakFirst), breakLonger)
+	b.pause = min(max(2*b.pause, first), breakLonger)
 	b.until = now.Add(b.pause)
 	return true
 }

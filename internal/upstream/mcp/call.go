@@ -50,13 +50,13 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 				continue
 			}
 		}
-		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
-			continue // it did nothing: the tool's schema has changed
-		}
 		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {
 			continue // it never heard of the call
 		}
 		u.judge(s, err)
+		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
+			continue // it did nothing: the tool's schema has changed
+		}
 		if err != nil {
 			e := u.explain(c.Tool, err)
 			e.Msg = u.redact(e.Msg)
@@ -226,7 +226,7 @@ func (u *Upstream) judge(s *session, err error) {
 	case !isFault:
 		u.breaker.undecided()
 	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
-		u.breaker.failed(time.Now(), cleanLine(f.msg, 200))
+		u.breaker.failed(time.Now(), cleanLine(f.msg, 200), u.cfg.pace.breaks)
 		doubt = true
 	case f.kind == faultTimeout:
 		u.breaker.undecided()
@@ -282,7 +282,7 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
 	case faultSignIn:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; run: biplane connect %s", u.cfg.Name, f.msg, u.cfg.Name)}
-	case faultUnsent, faultSession, faultClosed:
+	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
 	return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}

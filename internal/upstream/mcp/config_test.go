@@ -73,7 +73,7 @@ func TestBreakerStates(t *testing.T) {
 	}
 	for range breakAfter - 1 {
 		allowed(true)
-		if b.failed(now, "x") {
+		if b.failed(now, "x", time.Second) {
 			t.Fatal("opened too early")
 		}
 	}
@@ -81,22 +81,22 @@ func TestBreakerStates(t *testing.T) {
 	b.succeeded()
 	for range breakAfter {
 		allowed(true)
-		b.failed(now, "x")
+		b.failed(now, "x", time.Second)
 	}
 	allowed(false)
-	now = now.Add(breakFirst)
+	now = now.Add(time.Second)
 	allowed(true) // to see
 	allowed(false)
 	b.undecided()
 	allowed(true)
-	b.failed(now, "x")
-	if allowed(false); b.pause != 2*breakFirst {
+	b.failed(now, "x", time.Second)
+	if allowed(false); b.pause != 2*time.Second {
 		t.Errorf("pause %v", b.pause)
 	}
 	for range 10 {
 		now = now.Add(b.pause)
 		allowed(true)
-		b.failed(now, "x")
+		b.failed(now, "x", time.Second)
 	}
 	if b.pause != breakLonger || !b.bad() {
 		t.Errorf("pause %v", b.pause)

@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 		t.Run(c.scenario+" "+c.revision, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), node, suite, "client", "--command", exe, "--scenario", c.scenario, "--spec-version", c.revision, "--verbose")
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), peerMode+"=conformance")
+			cmd.Env = append(os.Environ(), peerMode+"=conformance", "GORACE="+quickExit)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -168,7 +168,9 @@ func rest(again *time.Timer, s *session, list *toolList) {
 
 // refresh asks for the list again. When that fails, the old one stays, marked stale, and it gives nil.
 func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
-	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
+	defer cancel()
+	list, err := s.list(limited, u.cfg.Name, u.cfg.ConnectTimeout)
 	if ctx.Err() != nil || s.ctx.Err() != nil {
 		return nil // serve sees it
 	}

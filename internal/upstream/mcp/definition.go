@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -60,14 +61,14 @@ func (s *session) list(ctx context.Context, name string, patience time.Duration)
 		var v struct {
 			Tools []json.RawMessage `json:"tools"`
 			Next  string            `json:"nextCursor"`
-			TTL   float64           `json:"ttlMs"`
+			TTL   json.RawMessage   `json:"ttlMs"`
 		}
 		if err := json.Unmarshal(answer, &v); err != nil {
 			return nil, faultf(faultGarbled, "sent a list of tools that can't be read: %w", err)
 		}
 		raw = append(raw, v.Tools...)
-		if v.TTL > 0 && s.modern.Load() {
-			l.fresh = time.Duration(min(max(v.TTL, minFresh), maxFresh)) * time.Millisecond
+		if ttl, err := strconv.ParseFloat(string(v.TTL), 64); err == nil && ttl > 0 && s.modern.Load() {
+			l.fresh = time.Duration(min(max(ttl, minFresh), maxFresh)) * time.Millisecond
 		}
 		size += len(answer)
 		if cursor = v.Next; cursor == "" {

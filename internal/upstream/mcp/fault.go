@@ -3,6 +3,7 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -48,15 +49,7 @@ func faultOf(err error) (*fault, bool) {
 // isFault says whether err is a fault of one of the kinds.
 func isFault(err error, kinds ...faultKind) bool {
 	f, ok := faultOf(err)
-	if !ok {
-		return false
-	}
-	for _, k := range kinds {
-		if f.kind == k {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(kinds, f.kind)
 }
 
 // wireError finds the error that the server answered with.

@@ -85,11 +85,9 @@ func (s *session) handshake(ctx context.Context, me identity, known string, pati
 
 // A discovery is what server/discover answers.
 type discovery struct {
-	Versions     []string     `json:"supportedVersions"`
-	Capabilities capabilities `json:"capabilities"`
-	Meta         struct {
-		Server identity `json:"io.modelcontextprotocol/serverInfo"`
-	} `json:"_meta"`
+	Versions     []string        `json:"supportedVersions"`
+	Capabilities json.RawMessage `json:"capabilities"`
+	Meta         json.RawMessage `json:"_meta"`
 }
 
 // A finding is the outcome of asking for it.
@@ -98,19 +96,15 @@ type finding struct {
 	err error
 }
 
-type capabilities struct {
-	Tools *struct {
-		ListChanged bool `json:"listChanged"`
-	} `json:"tools"`
-}
-
-func (c capabilities) watched() bool { return c.Tools != nil && c.Tools.ListChanged }
-
 // settle goes by the outcome of discover.
 func (s *session) settle(ctx context.Context, me identity, f finding) error {
 	err := f.err
 	if err == nil {
-		s.found(f.Meta.Server, f.Capabilities)
+		var m struct {
+			Server json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
+		}
+		_ = json.Unmarshal(f.Meta, &m)
+		s.found(m.Server, f.Capabilities)
 		s.profile.version = revision2026
 		s.modern.Store(true)
 		s.meta = modernMeta(me)
@@ -188,9 +182,9 @@ func (s *session) initialize(ctx context.Context, me identity, version string) e
 		return err
 	}
 	var v struct {
-		Version      string       `json:"protocolVersion"`
-		Capabilities capabilities `json:"capabilities"`
-		Server       identity     `json:"serverInfo"`
+		Version      string          `json:"protocolVersion"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Server       json.RawMessage `json:"serverInfo"`
 	}
 	if err := json.Unmarshal(answer, &v); err != nil {
 		return faultf(faultGarbled, "answered initialize with something else: %w", err)
@@ -201,11 +195,24 @@ func (s *session) initialize(ctx context.Context, me identity, version string) e
 	s.profile.version = v.Version
 	s.found(v.Server, v.Capabilities)
 	s.t.settled(v.Version)
-	return s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
+	err = s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
+	if isFault(err, faultStatus) { // some don't take notifications, and work all the same
+		s.odd("did not take a notification", "error", err)
+		return nil
+	}
+	return err
 }
 
-// found notes what the server says of itself.
-func (s *session) found(server identity, c capabilities) {
-	s.name = cleanLine(strings.TrimSpace(server.Name+" "+server.Version), 120)
-	s.watching = c.watched()
+// found notes what the server says of itself. What is odd in that does no harm.
+func (s *session) found(server, capabilities json.RawMessage) {
+	var me identity
+	_ = json.Unmarshal(server, &me)
+	s.name = cleanLine(strings.TrimSpace(me.Name+" "+me.Version), 120)
+	var c struct {
+		Tools struct {
+			ListChanged bool `json:"listChanged"`
+		} `json:"tools"`
+	}
+	_ = json.Unmarshal(capabilities, &c)
+	s.watching = c.Tools.ListChanged
 }

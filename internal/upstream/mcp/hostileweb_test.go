@@ -4,6 +4,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -275,6 +276,38 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestNotRepeated checks that a call that was under way when another found the session gone is not made again.
+func TestNotRepeated(t *testing.T) {
+	made := make(chan struct{}, 10)
+	p := &rawWeb{asJSON: true, special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){
+		"hold": func(_ http.ResponseWriter, r *http.Request, _ rawMessage) {
+			made <- struct{}{}
+			<-r.Context().Done()
+		},
+	}}
+	r := startWebRaw(t, p)
+	r.Ready(t)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.Do(context.Background(), "hold", `{}`)
+		failed <- err
+	}()
+	<-made
+	p.forget()
+	working(t, r) // in a new session
+	select {
+	case err := <-failed:
+		if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "whether peer.hold took effect is not known") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the call did not end")
+	}
+	if len(made) != 0 {
+		t.Error("it was made again")
+	}
+}
+
 // TestResume checks that a stream that breaks is resumed after its last event, with the server's own delay.
 func TestResume(t *testing.T) {
 	waiting := make(chan rawMessage, 1)
@@ -332,9 +365,10 @@ func TestSignIn(t *testing.T) {
 				if !strings.Contains(s.Health.Reason, c.want) {
 					t.Errorf("reason %q, want %q", s.Health.Reason, c.want)
 				}
-				_, err := r.Do(t.Context(), "echo", `{}`)
-				if kindOf(err) != tool.Unavailable || c.state == tool.NeedsSignIn && !strings.Contains(err.Error(), "run: biplane connect peer") {
-					t.Errorf("got %v", err)
+				if c.state == tool.NeedsSignIn { // calls don't wait for that
+					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run: biplane connect peer") {
+						t.Errorf("got %v", err)
+					}
 				}
 				r.Close(t)
 			}
@@ -384,7 +418,9 @@ func TestBreaker(t *testing.T) {
 	if !strings.Contains(s.Health.Reason, "502") || len(s.Tools) != 1 || s.Health.Stale {
 		t.Errorf("%+v", s.Health)
 	}
+	p.mu.Lock()
 	before := len(p.requests)
+	p.mu.Unlock()
 	_, err := r.Do(t.Context(), "echo", `{}`)
 	if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "is not called for now") {
 		t.Errorf("got %v", err)

@@ -120,9 +120,10 @@ func httpFault(err error) error {
 		err = ue.Err // the rest is the method and the url, which may hold credentials
 	}
 	var op *net.OpError
-	var tlsErr *tls.CertificateVerificationError
+	var certErr *tls.CertificateVerificationError
+	var recordErr tls.RecordHeaderError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &tlsErr):
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &certErr), errors.As(err, &recordErr):
 		return faultf(faultUnsent, "can't be reached: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return faultf(faultLost, "closed the connection without an answer: %w", err)

@@ -59,9 +59,10 @@ type pace struct {
 	check   time.Duration // silence to a ping after which a server is taken for dead
 	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to
 	spacing time.Duration // between lists of tools, however often a server says that they changed
+	breaks  time.Duration // without calls, when many have failed in a row
 }
 
-var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second}
+var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second, breaks: 5 * time.Second}
 
 // The defaults of a Config.
 const (

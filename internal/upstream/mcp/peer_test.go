@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,7 +85,7 @@ func everythingCases(p upstreamtest.Peer) upstreamtest.Peer {
 func TestEverythingOverStdio(t *testing.T) {
 	cmd := peertest.Server(t, "everything", "stdio")
 	upstreamtest.Run(t, everythingCases(upstreamtest.Peer{
-		New:  maker(mcp.Config{Command: cmd[0], Args: cmd[1:]}),
+		New:  maker(mcp.Hasten(mcp.Config{Command: cmd[0], Args: cmd[1:]})),
 		Kill: killChild,
 	}))
 }
@@ -129,7 +128,7 @@ func (w *webPeer) start(t testing.TB) {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		runtime.Gosched()
+		<-time.After(5 * time.Millisecond)
 	}
 }
 

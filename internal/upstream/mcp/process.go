@@ -83,9 +83,13 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	if err != nil {
 		return
 	}
-	awaitExit(p.pid)
-	signalGroup(p.pid, true) // whatever it left behind; before it is reaped, so that the number can't be someone else's
-	err = cmd.Wait()
+	if awaitExit(p.pid) {
+		signalGroup(p.pid, true) // what it left behind; before it is reaped, so that the number can't be someone else's
+		err = cmd.Wait()
+	} else {
+		err = cmd.Wait()
+		signalGroup(p.pid, true)
+	}
 	p.status = "exited with status 0"
 	if err != nil {
 		p.status = "ended: " + err.Error()

@@ -16,12 +16,12 @@ func prepare(cmd *exec.Cmd) (release func()) {
 	return runtime.UnlockOSThread
 }
 
-// awaitExit returns when the process has exited, leaving it to be reaped.
-func awaitExit(pid int) {
+// awaitExit returns when the process has exited, leaving it to be reaped; false if it could not wait.
+func awaitExit(pid int) bool {
 	for {
 		var info unix.Siginfo
 		if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-			return
+			return err == nil
 		}
 	}
 }

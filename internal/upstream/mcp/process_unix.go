@@ -13,9 +13,8 @@ func prepare(cmd *exec.Cmd) (release func()) {
 	return func() {}
 }
 
-// awaitExit does nothing where one can't wait without reaping: then what a server leaves behind when it exits by itself
-// is not killed.
-func awaitExit(int) {}
+// awaitExit can't wait here without reaping.
+func awaitExit(int) bool { return false }
 
 // signalGroup asks the process group to end, or kills it.
 func signalGroup(pid int, kill bool) {

@@ -285,7 +285,7 @@ func asUnsent(err error) error {
 	if !ok {
 		return err
 	}
-	if f.kind == faultLost {
+	if f.kind == faultLost || f.kind == faultClosed {
 		return &fault{kind: faultUnsent, msg: f.msg, err: f.err}
 	}
 	return f
@@ -331,8 +331,9 @@ func (s *session) over(err error) {
 		return
 	}
 	s.cancel(err)
+	lost := &fault{kind: faultLost, msg: err.Error(), err: err} // whatever ended it: they were under way
 	for _, p := range pending {
-		p.err = err
+		p.err = lost
 		close(p.done)
 	}
 }

@@ -120,7 +120,9 @@ func (t *sse) send(ctx context.Context, m *message) error {
 		defer cancel()
 		stop := context.AfterFunc(t.ctx, cancel)
 		defer stop()
-		return t.post(ctx, m)
+		err := t.post(ctx, m)
+		t.end(err)
+		return err
 	}
 	exchange, cancel := context.WithCancel(t.ctx)
 	m.abort = cancel
@@ -128,6 +130,7 @@ func (t *sse) send(ctx context.Context, m *message) error {
 		defer cancel()
 		if err := t.post(exchange, m); err != nil {
 			t.to.failed(m.id, err)
+			t.end(err)
 		}
 	})
 	if !ok {
@@ -137,6 +140,13 @@ func (t *sse) send(ctx context.Context, m *message) error {
 	return nil
 }
 
+// end ends the connection where err says that it is of no more use.
+func (t *sse) end(err error) {
+	if isFault(err, faultSession, faultSignIn) {
+		t.to.over(err)
+	}
+}
+
 // post delivers a message. Its answer, if any, comes on the stream.
 func (t *sse) post(ctx context.Context, m *message) error {
 	resp, err := t.do(ctx, http.MethodPost, t.endpoint, m.body, func(h http.Header) { h.Set("Content-Type", "application/json") })
@@ -144,11 +154,7 @@ func (t *sse) post(ctx context.Context, m *message) error {
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		err := refused(resp, true)
-		if isFault(err, faultSession, faultSignIn) {
-			t.to.over(err)
-		}
-		return err
+		return refused(resp, true)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return resp.Body.Close()

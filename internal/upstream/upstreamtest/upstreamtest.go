@@ -402,13 +402,13 @@ func NoneLeft(t testing.TB, before map[int]string) {
 			t.Errorf("left behind: processes %v, goroutines:\n%s", children, strings.Join(stacks, "\n\n"))
 			return
 		}
-		runtime.Gosched()
+		<-time.After(10 * time.Millisecond)
 	}
 }
 
 // strayGoroutines gives the stacks of goroutines that belong to an upstream.
 func strayGoroutines() []string {
-	buf := make([]byte, 4<<20)
+	buf := make([]byte, 1<<20)
 	var out []string
 	for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		for _, line := range strings.Split(s, "\n") {
