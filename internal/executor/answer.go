@@ -22,19 +22,29 @@ func (r *run) finish(err error) {
 	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
 	r.mu.Unlock()
 	e := r.snapshot()
-	blocks, meta := r.blocks(e), r.meta(e.State)
-	res, err := tool.NewResult(blocks, meta, e.State == Failed)
-	if err != nil {
+	var res *tool.Result
+	if err := r.guard("an answer", func() (err error) {
+		res, err = tool.NewResult(r.blocks(e), r.meta(e.State), e.State == Failed)
+		return err
+	}); err != nil {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
 	r.mu.Lock()
 	r.emitted, r.program, r.files, r.ids = nil, nil, nil, nil
-	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console
+	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
 	r.answered = res
 	r.x.history.finish(r, size)
 	close(r.done)
+}
+
+// callBytes is how much the records of calls hold.
+func callBytes(calls []CallRecord) (n int) {
+	for i := range calls {
+		n += 200 + len(calls[i].Tool) + len(calls[i].args) + len(calls[i].Error)
+	}
+	return n
 }
 
 // conclude sets state, value, error and notes. r.mu is held.

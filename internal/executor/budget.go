@@ -148,16 +148,7 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	}
 	switch v[0] {
 	case '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(v, &items); err != nil {
-			return nil, err
-		}
-		from := min(offset, len(items))
-		to := len(items)
-		if limit >= 0 {
-			to = min(to, from+limit)
-		}
-		return joinArray(items[from:to]), nil
+		return part(v, offset, limit), nil
 	case '"':
 		var s string
 		if err := json.Unmarshal(v, &s); err != nil {
@@ -169,6 +160,29 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 		return v, nil
 	}
 	return tool.Marshal(runes(string(v), offset, limit))
+}
+
+// part gives limit elements of an array from offset on; all when limit is negative.
+func part(v json.RawMessage, offset, limit int) json.RawMessage {
+	if offset == 0 && limit < 0 {
+		return v
+	}
+	out := json.RawMessage{'['}
+	for item := range items(v) {
+		if offset > 0 {
+			offset--
+			continue
+		}
+		if limit == 0 {
+			break
+		}
+		limit--
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return append(out, ']')
 }
 
 // runes gives limit characters of s from offset on; all when limit is negative.
@@ -255,19 +269,18 @@ func objectShape(v json.RawMessage, depth int) string {
 }
 
 func arrayShape(v json.RawMessage, depth int) string {
-	var items []json.RawMessage
-	if json.Unmarshal(v, &items) != nil {
-		return "array"
-	}
-	if len(items) == 0 {
-		return "[]"
-	}
-	if depth >= shapeDepth {
-		return fmt.Sprintf("array of %s", group(len(items)))
-	}
+	n := 0
 	kinds := map[string]bool{}
-	for i := 0; i < min(len(items), shapeItems); i++ {
-		kinds[shapeOf(items[i], depth+1)] = true
+	for item := range items(v) {
+		if n++; n <= shapeItems && depth < shapeDepth {
+			kinds[shapeOf(item, depth+1)] = true
+		}
+	}
+	switch {
+	case n == 0:
+		return "[]"
+	case depth >= shapeDepth:
+		return fmt.Sprintf("array of %s", group(n))
 	}
 	var names []string
 	for k := range kinds {
@@ -277,7 +290,7 @@ func arrayShape(v json.RawMessage, depth int) string {
 	if len(names) > 3 {
 		names = append(names[:3], "…")
 	}
-	return fmt.Sprintf("array of %s %s", group(len(items)), strings.Join(names, " | "))
+	return fmt.Sprintf("array of %s %s", group(n), strings.Join(names, " | "))
 }
 
 // countTokens counts what the agent was given and what it was spared; once.

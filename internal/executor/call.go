@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -22,9 +23,21 @@ const (
 // which are about calls that could not be made.
 const failedKind = "failed"
 
+const (
+	// maxPath is the longest path of a tool that is looked up, in bytes: what a program asks for is kept on record.
+	maxPath = 1024
+	// maxAnswers is how many bytes of results may wait until the program reads them.
+	maxAnswers = 256 << 20
+)
+
 // call takes a call of the program: it begins it, and its answer goes to the guest when it comes.
 func (r *run) call(c *sandbox.GuestCall) error {
 	path := strings.TrimPrefix(c.Path, "tools.")
+	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
+		return r.answerNow(c.ID, func() (json.RawMessage, error) {
+			return nil, tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", cut(path, 80))
+		})
+	}
 	switch path {
 	case resultPath:
 		return r.answerNow(c.ID, func() (json.RawMessage, error) { return r.readResult(c.Args) })
@@ -69,29 +82,21 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	case <-r.ctx.Done():
 		err = context.Cause(r.ctx)
 	}
-	var value json.RawMessage
-	var failure *sandbox.GuestError
 	size := 0
-	switch {
-	case err != nil:
-		failure = guestError(err)
-	case res.IsError:
+	if res != nil {
 		size = len(res.Raw)
-		failure = &sandbox.GuestError{Kind: failedKind, Message: errorText(res)}
-	case len(res.Raw) > r.x.cfg.Limits.Result:
-		size = len(res.Raw)
-		failure = &sandbox.GuestError{Kind: string(tool.Limit), Message: "the result is " + sizeText(size) + ", more than a program can be given (" +
-			sizeText(r.x.cfg.Limits.Result) + "): ask the tool for less"}
-	default:
-		size = len(res.Raw)
-		if value, err = valueOf(res, r.keep); err != nil {
-			failure, value = guestError(err), nil
-		}
 	}
-	if failure != nil {
+	value, err := r.outcome(res, err)
+	r.mu.Lock()
+	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
+		value, err = nil, tool.Errorf(tool.Limit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", sizeText(maxAnswers))
+	}
+	r.answers += len(value)
+	var failure *sandbox.GuestError
+	if err != nil {
+		failure = guestError(err)
 		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
 	}
-	r.mu.Lock()
 	rec := &r.exec.Calls[n]
 	rec.took = time.Since(rec.begun)
 	rec.pending, rec.Bytes, rec.MS = false, size, rec.took.Milliseconds()
@@ -100,10 +105,30 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	}
 	r.saw(res)
 	r.mu.Unlock()
+	res = nil // it may be large, and the program slow to read
 	r.answer(c.ID, value, failure)
 	r.mu.Lock()
+	r.answers -= len(value)
 	r.settle()
 	r.mu.Unlock()
+}
+
+// outcome gives what a call comes to inside the program: a value, or an error.
+func (r *run) outcome(res *tool.Result, err error) (value json.RawMessage, _ error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case res.IsError:
+		return nil, &tool.Error{Kind: failedKind, Msg: errorText(res)}
+	case len(res.Raw) > r.x.cfg.Limits.Result:
+		return nil, tool.Errorf(tool.Limit, "the result is %s, more than a program can be given (%s): ask the tool for less",
+			sizeText(len(res.Raw)), sizeText(r.x.cfg.Limits.Result))
+	}
+	err = r.guard("a result", func() error {
+		value, err = valueOf(res, r.keep)
+		return err
+	})
+	return value, err
 }
 
 // through makes a call through the door. A panic there must not take the program's neighbours along.
@@ -122,9 +147,16 @@ func guestError(err error) *sandbox.GuestError {
 	return &sandbox.GuestError{Kind: string(e.Kind), Message: cut(e.Msg, maxErrorText)}
 }
 
+// errUnread is what a program is told that asks for more than it reads.
+var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", sizeText(maxUnread))
+
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
-	v, err := f()
+	var v json.RawMessage
+	err := error(errUnread)
+	if !r.stream.full() { // whoever takes the guest's messages can't wait until it reads
+		v, err = f()
+	}
 	if err != nil {
 		e := guestError(err)
 		e.Upstream = "biplane"

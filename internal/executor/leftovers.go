@@ -41,7 +41,7 @@ func newLeftovers(max int, age time.Duration, now func() time.Time) *leftovers {
 // keep keeps l under a new handle.
 func (s *leftovers) keep(l *leftover) (handle string) {
 	l.handle, l.at = newID("res_"), s.now()
-	l.size = len(l.value) + len(l.block) + 256
+	l.size = len(l.value) + len(l.block) + len(l.data) + 256
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.by[l.handle] = s.order.PushBack(l)

@@ -335,3 +335,100 @@ func TestFiles(t *testing.T) {
 		}
 	}
 }
+
+// kept runs a program whose value is too large to show, and gives its handle.
+func (r *rig) kept(code string) string {
+	r.t.Helper()
+	m := regexp.MustCompile(`readResult\("(res_\w+)"`).FindStringSubmatch(r.value(code))
+	if m == nil {
+		r.t.Fatalf("no handle of %s", code)
+	}
+	return m[1]
+}
+
+func TestReadResultBounds(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	list := r.kept(`return Array.from({ length: 30000 }, (_, i) => i)`)
+	text := r.kept(`return "häh".repeat(30000)`)
+	object := r.kept(`return { a: "x".repeat(60000) }`)
+	for _, c := range []struct{ options, list, text, object string }{
+		{`{ offset: 1, limit: 9223372036854775807n }`, "29999", "89999", "60007"},
+		{`{ offset: 9223372036854775807n, limit: 9223372036854775807n }`, "0", "0", "0"},
+		{`{ offset: 29999, limit: 2 }`, "1", "2", "2"},
+		{`{ offset: 0, limit: 0 }`, "0", "0", "0"},
+		{`{ offset: 10 }`, "29990", "89990", "59998"},
+		{`{ offset: -1 }`, `"invalid"`, `"invalid"`, `"invalid"`},
+		{`{ offset: 1e300 }`, `"invalid"`, `"invalid"`, `"invalid"`},
+		{`{ offset: "1" }`, `"invalid"`, `"invalid"`, `"invalid"`},
+	} {
+		for h, want := range map[string]string{list: c.list, text: c.text, object: c.object} {
+			if got := r.value(fmt.Sprintf(`return await readResult(%q, %s).then((v) => v.length, (e) => e.kind)`, h, c.options)); got != want {
+				t.Errorf("readResult(%s, %s) gave %s, want %s", h, c.options, got, want)
+			}
+		}
+	}
+}
+
+// A program that asks for far more than it reads must not make the host hold it all.
+func TestReadResultFlood(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 2 * time.Second })
+	h := r.kept(`return "x".repeat(8e6)`)
+	peak := heapPeak(t, func() {
+		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 3000; i++) readResult(%q).catch(() => {}); for (;;);`, h)), "CPU time")
+	})
+	if peak > 300<<20 {
+		t.Errorf("the heap grew by %d MiB", peak>>20)
+	}
+	if got := r.value(fmt.Sprintf(`const all = await Promise.allSettled(Array.from({ length: 30 }, () => readResult(%q).then((s) => s.length)));
+		return all.map((x) => x.value ?? x.reason.kind).every((x) => x === 8e6 || x === "limit")`, h)); got != "true" {
+		t.Errorf("many at once: %s", got)
+	}
+}
+
+func TestValueOfManyItems(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	peak := heapPeak(t, func() {
+		holds(t, r.value(`return Array(7e6).fill(1)`), "array of 7,000,000 number")
+	})
+	if peak > 200<<20 {
+		t.Errorf("the heap grew by %d MiB", peak>>20)
+	}
+}
+
+// heapPeak gives by how much the heap grew at most while f ran, garbage that was not collected yet included.
+func heapPeak(t *testing.T, f func()) (peak uint64) {
+	t.Helper()
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before := m.HeapAlloc
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return peak
+		case <-tick.C:
+			if runtime.ReadMemStats(&m); m.HeapAlloc > before {
+				peak = max(peak, m.HeapAlloc-before)
+			}
+		}
+	}
+}
+
+func TestOddPaths(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	got := r.value(`const out = [];
+		for (const p of ["box.text\n", "box.\0text", "x".repeat(1e6), "box.execute", "biplane.execute", "tools.biplane.resume", "__proto__.__proto__", "constructor"])
+			out.push(await callTool(p, {}).catch((e) => e.kind));
+		return out`)
+	if want := `["not_found","not_found","not_found","not_found","invalid","invalid","not_found","not_found"]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	texts, _ := r.run(`await callTool("box.te\nxt").catch(() => {}); await callTool("y".repeat(15e6)).catch(() => {}); return 1`)
+	if len(texts) != 1 {
+		t.Errorf("calls that can't be were recorded: %q", texts)
+	}
+}

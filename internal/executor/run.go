@@ -46,6 +46,7 @@ type run struct {
 	exec        Execution
 	ids         map[int64]int // calls by the guest's id
 	outstanding int
+	answers     int // bytes of results that the guest has yet to read
 	refused     int
 	messages    int
 	fileOps     int
@@ -99,8 +100,18 @@ func (r *run) live(a arguments) {
 	})
 	defer total.Stop()
 	defer r.cancel(nil)
-	err := r.prepareAndRun(a)
-	r.finish(err)
+	r.finish(r.guard("an execution", func() error { return r.prepareAndRun(a) }))
+}
+
+// guard makes a panic of f an error: a fault of ours over one odd program must not take its neighbours along.
+func (r *run) guard(what string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.x.cfg.Log.Error(what+" panicked", "execution", r.id, "panic", p, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "%s failed inside biplane: the program was stopped", what)
+		}
+	}()
+	return f()
 }
 
 func (r *run) prepareAndRun(a arguments) error {
@@ -248,7 +259,7 @@ func (r *run) take(line []byte) error {
 		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
-	if err := r.handle(&m); err != nil {
+	if err := r.guard("a message of the program", func() error { return r.handle(&m) }); err != nil {
 		if errors.Is(err, errGone) {
 			return err
 		}

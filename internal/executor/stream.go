@@ -88,6 +88,13 @@ func (s *stream) send(line []byte, wait bool) error {
 	return nil
 }
 
+// full reports whether the guest has so much to read already that nothing more should be made for it.
+func (s *stream) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Len() > maxUnread
+}
+
 // end says that nothing more will be sent.
 func (s *stream) end() {
 	s.mu.Lock()

@@ -1,0 +1,72 @@
+package executor
+
+import (
+	"encoding/json"
+	"iter"
+)
+
+// items gives the elements of a JSON array one by one, as parts of v: nothing is copied, so that an array of many small
+// elements costs no more than its text. v is valid JSON; of anything but an array there are none.
+func items(v json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		at := space(v, 0)
+		if at >= len(v) || v[at] != '[' {
+			return
+		}
+		for at = space(v, at+1); at < len(v) && v[at] != ']'; at = space(v, at+1) {
+			end := valueEnd(v, at)
+			if !yield(v[at:end:end]) {
+				return
+			}
+			if at = space(v, end); at >= len(v) || v[at] != ',' {
+				return
+			}
+		}
+	}
+}
+
+// space gives where the first byte is from at on that is no white space.
+func space(v []byte, at int) int {
+	for at < len(v) && (v[at] == ' ' || v[at] == '\n' || v[at] == '\t' || v[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+// valueEnd gives where the JSON value ends that begins at at.
+func valueEnd(v []byte, at int) int {
+	depth := 0
+	for ; at < len(v); at++ {
+		switch v[at] {
+		case '"':
+			at = stringEnd(v, at)
+			if depth == 0 {
+				return at + 1
+			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth == 0 {
+				return at // of the array around a number
+			}
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		case ',', ' ', '\n', '\t', '\r':
+			if depth == 0 {
+				return at
+			}
+		}
+	}
+	return at
+}
+
+// stringEnd gives where the closing quote is of the string that begins at at.
+func stringEnd(v []byte, at int) int {
+	for at++; at < len(v) && v[at] != '"'; at++ {
+		if v[at] == '\\' {
+			at++
+		}
+	}
+	return min(at, len(v)-1)
+}
