@@ -8,9 +8,9 @@ import (
 )
 
 // An inbox reads the lines of the host as they come, so that the host is not held up while the guest runs. It holds at
-// most max bytes; then it reads no more until the guest has caught up.
+// most inboxFull bytes and a line; then it reads no more until the guest has caught up.
 type inbox struct {
-	max   int
+	max   int           // longest line, in bytes
 	more  chan struct{} // has a token when something is new
 	space chan struct{} // has a token when something was taken
 
@@ -19,6 +19,10 @@ type inbox struct {
 	size  int
 	end   error // why no more lines come: io.EOF, errLine or what reading gave
 }
+
+// inboxFull is how many bytes wait for the guest before the host does: what the host holds for a guest counts towards
+// no limit of the guest's.
+const inboxFull = 16 << 20
 
 var errLine = errors.New("a line of the host is longer than the sandbox has memory")
 
@@ -37,7 +41,7 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 		} else {
 			i.lines, i.size = append(i.lines, line), i.size+len(line)
 		}
-		full := i.size > i.max
+		full := i.size > inboxFull
 		i.mu.Unlock()
 		signal(i.more)
 		for full && err == nil {
@@ -47,7 +51,7 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 				return nil
 			}
 			i.mu.Lock()
-			full = i.size > i.max
+			full = i.size > inboxFull
 			i.mu.Unlock()
 		}
 		select {
