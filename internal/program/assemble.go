@@ -1,6 +1,7 @@
 package program
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -58,7 +59,13 @@ func (p *problem) error(source string, code *text) *Error {
 		if p.at >= len(code.s) {
 			at = lastChar(source, code)
 		}
-		e.Line, e.Column = newLineTable(source, plainLines).position(at)
+		lines := newLineTable(source, plainLines)
+		e.Line, e.Column = lines.position(at)
+		if p.also > 0 {
+			at, _ := code.origin(p.also)
+			line, _ := lines.position(at)
+			e.Message += fmt.Sprintf(", on line %d", line)
+		}
 	}
 	return e
 }

@@ -49,6 +49,7 @@ type problem struct {
 	at      int
 	message string
 	kind    string
+	also    int // another place of the code that has to do with it, for example the first of two declarations; 0 for none
 }
 
 // syntaxProblem turns the compiler's first message into a problem of the code that in was made from. Where brackets
@@ -56,7 +57,14 @@ type problem struct {
 func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 	p := problem{at: -1, message: "not a program"}
 	m := messages[0]
-	p.message = lowerFirst(m.Text)
+	p.message = strings.TrimSuffix(lowerFirst(m.Text), ":")
+	if len(m.Notes) > 0 && m.Notes[0].Location != nil && strings.Contains(m.Text, "already been declared") {
+		off := newLineTable(in.s, scriptLines).atByte(m.Notes[0].Location.Line-1, m.Notes[0].Location.Column)
+		p.also, _ = in.origin(off)
+	}
+	if strings.Contains(m.Text, `inside an "async" function`) {
+		p.message += ": write async before this function, and await what it gives (for a list: await Promise.all(list.map(async (x) => ...)))"
+	}
 	if m.Location != nil {
 		off := newLineTable(in.s, scriptLines).atByte(m.Location.Line-1, m.Location.Column)
 		at, ok := in.origin(off)

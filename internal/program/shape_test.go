@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/biplane-dev/biplane/internal/program"
 )
 

@@ -1,0 +1,117 @@
+package program_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestLanguages names languages.
+func TestLanguages(t *testing.T) {
+	p := program.New(program.Config{})
+	for _, c := range []struct{ language, source, err string }{
+		{"", "const a: number = 1; a", ""},
+		{"TypeScript", "const a: number = 1; a", ""},
+		{"ts", "1", ""},
+		{" js ", "1", ""},
+		{"javascript", "const a = 1; a", ""},
+		{"javascript", "const a: number = 1; a", ""}, // it is TypeScript all the same
+		{"python", "print(1)", `language "python" is not available here: use "typescript" or "javascript"`},
+		{"", "\xff", "the program is not valid UTF-8 text"},
+		{"", "", "the program is empty: send the code to run"},
+		{"", strings.Repeat("a\n", 200_000), "the program is too large: 400000 bytes, and at most 262144 are allowed"},
+		{"", strings.Repeat("(", 100_000), "the program nests too deep here"},
+		{"", strings.Repeat("`${", 50_000), "the program nests too deep here"},
+	} {
+		_, err := p.Prepare(c.source, c.language)
+		var e *program.Error
+		switch {
+		case c.err == "" && err != nil, c.err != "" && !errors.As(err, &e), e != nil && !strings.HasPrefix(e.Message, c.err):
+			t.Errorf("%q %.20q: %v", c.language, c.source, err)
+		}
+	}
+}
+
+// TestGlobals runs a program that lists the globals of the engine: none of them may be taken for an unknown upstream.
+func TestGlobals(t *testing.T) {
+	alone := program.New(program.Config{})
+	p, err := alone.Prepare(`Object.getOwnPropertyNames(globalThis).join()`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := converse(t, p)
+	if last.Done == nil {
+		t.Fatalf("%+v", last.Fail)
+	}
+	names := strings.Split(strings.Trim(string(last.Done.Value), `"`), ",")
+	if len(names) < 60 {
+		t.Fatalf("only %d globals: %q", len(names), names)
+	}
+	empty := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
+	for _, n := range names {
+		if n == "github" || n == "files" { // what converse adds
+			continue
+		}
+		if _, err := empty.Prepare(n+".something(); "+n+"()", ""); err != nil {
+			t.Errorf("%s: %v", n, err)
+		}
+	}
+	if _, err := empty.Prepare("github.something()", ""); err == nil {
+		t.Error("an upstream where there is none is no error")
+	}
+}
+
+// TestConcurrent prepares programs while the catalog changes.
+func TestConcurrent(t *testing.T) {
+	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := tools(t, schemas.Files)
+	p := program.New(program.Config{Catalog: c.View})
+	var over sync.WaitGroup
+	for i := range 4 {
+		over.Go(func() {
+			for k := range 25 {
+				prog, err := p.Prepare(fmt.Sprintf("const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k), "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if line, _, ok := prog.Position(2, 1); !ok || line != 1 {
+					t.Errorf("line %d", line)
+				}
+				if i == 0 {
+					c.Set(catalog.Source{Name: "more", Tools: []*tool.Tool{{Upstream: "more", Name: fmt.Sprint("t", k), InputSchema: []byte(`{}`)}}})
+				}
+			}
+		})
+	}
+	over.Wait()
+}
+
+// TestNamespaces tells which members of large upstreams a program is told of.
+func TestNamespaces(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	var many []*tool.Tool
+	for i := range 400 {
+		many = append(many, &tool.Tool{Upstream: "big", Name: fmt.Sprintf("tool_%d", i), InputSchema: []byte(`{"type":"object"}`)})
+	}
+	c.Set(catalog.Source{Name: "big", Tools: many, Health: tool.Health{State: tool.Ready}})
+	c.Set(catalog.Source{Name: "small", Tools: []*tool.Tool{{Upstream: "small", Name: "one", InputSchema: []byte(`{"type":"object"}`)}}})
+	prog, err := program.New(program.Config{Catalog: c.View}).Prepare("await big.tool_7(); await small.one()", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(prog.Namespaces); got != "map[big:[tool_7] small:[one]]" {
+		t.Error(got)
+	}
+}
