@@ -260,7 +260,7 @@ func (u *Upstream) judge(s *session, err error) {
 // explain makes an error for whoever called: which tool, what happened, whether it may have taken effect.
 func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	path := t.Path()
-	if e, ok := wireError(err); ok {
+	if e, ok := wireError(err); ok && !isFault(err, faultSignIn, faultSession) {
 		return answeredError(path, e)
 	}
 	var in inputRequired

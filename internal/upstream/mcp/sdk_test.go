@@ -79,7 +79,7 @@ func sdkServer(canceled chan<- struct{}) *sdk.Server {
 			if err != nil {
 				return nil, err
 			}
-			time.Sleep(30 * time.Millisecond) // a server that works on something
+			time.Sleep(120 * time.Millisecond) // a server that works on something
 		}
 		return text("done"), nil
 	})
@@ -219,7 +219,7 @@ func TestProgress(t *testing.T) {
 		if strings.HasSuffix(w.name, "json") {
 			t.Skip("an answer in one piece carries no progress")
 		}
-		cfg.Timeouts = map[string]time.Duration{"progress": 200 * time.Millisecond} // it takes 300 ms and never pauses so long
+		cfg.Timeouts = map[string]time.Duration{"progress": time.Second} // it takes 1.2 s and never pauses so long
 		r := start(t, cfg)
 		r.Ready(t)
 		var seen []tool.Progress
@@ -251,12 +251,12 @@ func TestTimeout(t *testing.T) {
 
 func TestCeiling(t *testing.T) {
 	cfg := self(t, "sdk")
-	cfg.Timeout, cfg.MaxTime = 100*time.Millisecond, 150*time.Millisecond
+	cfg.Timeout, cfg.MaxTime = 400*time.Millisecond, 500*time.Millisecond
 	r := start(t, cfg)
 	r.Ready(t)
 	_, err := r.Do(t.Context(), "progress", `{}`)
 	var e *tool.Error
-	if !errors.As(err, &e) || e.Kind != tool.Timeout {
+	if !errors.As(err, &e) || e.Kind != tool.Timeout || !strings.Contains(e.Msg, "though it reported progress") {
 		t.Fatalf("got %v, want a timeout in spite of the progress", err)
 	}
 }

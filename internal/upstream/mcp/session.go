@@ -331,7 +331,7 @@ func (s *session) over(err error) {
 		return
 	}
 	s.cancel(err)
-	lost := &fault{kind: faultLost, msg: err.Error(), err: err} // whatever ended it: they were under way
+	lost := &fault{kind: faultLost, msg: err.Error()} // whatever ended it: they were under way
 	for _, p := range pending {
 		p.err = lost
 		close(p.done)
