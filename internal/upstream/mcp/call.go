@@ -28,7 +28,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	if c.Tool == nil {
 		return nil, tool.Errorf(tool.Internal, "upstream %q: a call without a tool", u.cfg.Name)
 	}
-	args := bytes.TrimSpace(c.Arguments)
+	args := trim(c.Arguments)
 	if len(args) == 0 || string(args) == "null" {
 		args = []byte(`{}`)
 	}

@@ -225,7 +225,7 @@ func inputSchema(s json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("its inputSchema has type %s: arguments are always an object", cleanLine(string(f["type"]), 60))
 }
 
-func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
+func isObject(v json.RawMessage) bool { return bytes.HasPrefix(trim(v), []byte("{")) }
 
 // text is a JSON string, "" if v is none.
 func text(v json.RawMessage) string {

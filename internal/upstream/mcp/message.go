@@ -25,7 +25,7 @@ var errDepth = fmt.Errorf("nests deeper than %d levels", maxDepth)
 // a response that is understandable but not quite JSON-RPC (no version tag, an error of the wrong shape) is still one,
 // because a call that fails now is better than one that runs into its timeout.
 func decode(data []byte) ([]jsonrpc.Message, error) {
-	data = bytes.TrimSpace(data)
+	data = trim(data)
 	if len(data) == 0 {
 		return nil, errors.New("empty message")
 	}
@@ -195,6 +195,9 @@ func valueLen(b []byte) int {
 	}
 	return len(b)
 }
+
+// trim takes the white space of JSON, which is less than that of Unicode, from both ends.
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 // checkJSON says whether data is one JSON value that nests no deeper than depth.
 func checkJSON(data []byte, depth int) error {

@@ -24,7 +24,7 @@ func FuzzDecode(f *testing.F) {
 		`{"result" : 1 , "id" : 2 , "jsonrpc":"2.0", "error":null}`,
 		`{"\u006a\u0073onrpc":"2.0","id":1.0,"result":"\"}{"}`,
 		`{"id":1,"error":"broken"}`, `{"a":{"b":[1,2,{"c":"]}"}]}}`, `{}`, `[]`, `null`, `{"id":1}`, `{"jsonrpc":"2.0","id":1e2,"method":""}`,
-		strings.Repeat("[", 600), `{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}`,
+		"\f[]", strings.Repeat("[", 600), `{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !json.Valid(data) {
+		if !json.Valid(data) { // white space around it is JSON's own
 			t.Fatalf("understood what is not JSON")
 		}
 		for _, m := range got {
