@@ -10,7 +10,7 @@ const (
 	maxSource = 256 << 10 // bytes of a program
 	maxNest   = 1000      // see tooDeep
 	maxEffort = 4e8       // sum over all tokens of the square of their depth
-	maxAgain  = 2e8       // names that may be declared again, times the bytes of the program
+	maxAgain  = 1e9       // names that may be declared again, times the bytes of the program
 	maxComma  = 200       // commas of one expression outside calls and literals
 	maxTwice  = 8         // nested places that the compiler reads twice
 	maxArrow  = 64        // nested arrow functions
@@ -55,7 +55,7 @@ func tooDeep(t *tokens) *problem {
 			return &problem{at: t.list[i].start, kind: "limit", message: "the program nests too deep here, or has too long an expression: " +
 				"split it up into statements, or read data through a tool or a file"}
 		case d.again*len(t.s) > maxAgain:
-			return &problem{at: t.list[i].start, kind: "limit", message: "the program declares too many names again: " +
+			return &problem{at: t.list[i].start, kind: "limit", message: "the program is too large for how often it repeats its names: " +
 				"make it smaller, or read data through a tool or a file"}
 		}
 	}

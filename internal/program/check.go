@@ -3,6 +3,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -18,6 +19,7 @@ import (
 const (
 	maxProblems = 5         // reported at once
 	maxChecked  = 128 << 10 // bytes of final code; a longer program is not checked
+	maxUnknown  = 50        // names that are not in the catalog are looked up
 )
 
 // A checker finds what is surely wrong with a program before it runs: it calls what doesn't exist, gives arguments
@@ -31,6 +33,7 @@ type checker struct {
 	calls    map[string][]int          // calls of undeclared functions, by name
 	tolerant bool                      // inside a try with a catch, or the like
 	dynamic  bool                      // the program holds a with statement or an eval
+	unknown  int                       // names looked up that are not in the catalog
 	found    []problem                 // at is a place in the agent's text
 	notes    []string
 }
@@ -236,18 +239,30 @@ func (c *checker) property(left ast.Expression, name string, s *scope) {
 
 // unknownSpaces reports calls of name.member(...) where name is nothing, and used in no other way.
 func (c *checker) unknownSpaces() {
-	for name, u := range c.spaces {
+	for _, name := range slices.Sorted(maps.Keys(c.spaces)) {
+		u := c.spaces[name]
 		if u.other || c.assigned[name] {
 			continue
 		}
 		for _, k := range u.calls {
-			_, err := c.index.view.Resolve(name + "." + k.member)
-			if err == nil { // a composed name, or an exact one
-				continue
+			if _, err := c.resolve(name + "." + k.member); err != nil {
+				c.reportAt(k.at, "%s", c.notFound(err, name))
 			}
-			c.reportAt(k.at, "%s", c.notFound(err, name))
 		}
 	}
+}
+
+// resolve looks a path up. It gives neither an entry nor an error when too many were looked up in vain: saying what is
+// nearest takes time.
+func (c *checker) resolve(path string) (*catalog.Entry, error) {
+	if c.unknown >= maxUnknown {
+		return nil, nil
+	}
+	e, err := c.index.view.Resolve(path)
+	if err != nil {
+		c.unknown++
+	}
+	return e, err
 }
 
 // notFound writes the catalog's error for an upstream that isn't there.
@@ -302,9 +317,11 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 	if c.tolerant || strings.HasPrefix(path, catalog.Reserved+".") {
 		return
 	}
-	entry, err := c.index.view.Resolve(path)
+	entry, err := c.resolve(path)
 	if err == nil {
-		c.arguments(e, entry, args, s)
+		if entry != nil {
+			c.arguments(e, entry, args, s)
+		}
 		return
 	}
 	var te *tool.Error
