@@ -14,8 +14,6 @@ const instructions = `Do work by writing programs: search for the tools you need
 // What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time, so that a prompt
 // cache holds them.
 const (
-	searchText = `Find tools. Each hit has the path, what the tool does, and a typed call to paste into a program. An empty query lists the upstreams and how they are.`
-
 	executeText = `Run a TypeScript (or JavaScript) program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
 
 const issues = await github.list_issues({ repo: "a/b" });   // <upstream>.<tool>(arguments)
@@ -27,8 +25,6 @@ The value is what the program returns, or its last expression. A tool's failure 
 
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
-	searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what you want to do, in a few words"},"limit":{"type":"integer","minimum":1,"maximum":50,"description":"hits; default 5"},"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default full"}},"required":["query"],"additionalProperties":false}`
-
 	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default) or javascript"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
@@ -38,8 +34,7 @@ The value is what the program returns, or its last expression. A tool's failure 
 func builtin() []*tool.Tool {
 	yes, no := true, false
 	return []*tool.Tool{
-		{Upstream: catalog.Reserved, Name: "search", Title: "Search tools", Description: searchText, InputSchema: json.RawMessage(searchSchema),
-			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
+		catalog.SearchDefinition(),
 		{Upstream: catalog.Reserved, Name: "execute", Title: "Run a program", Description: executeText, InputSchema: json.RawMessage(executeSchema)},
 		{Upstream: catalog.Reserved, Name: "resume", Title: "Wait for a program", Description: resumeText, InputSchema: json.RawMessage(resumeSchema),
 			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
