@@ -145,13 +145,16 @@ func ended(ctx context.Context, name string) error {
 
 // ask makes the call, in as many rounds as the server needs to remember what it was doing.
 func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
-	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress}
+	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress, log: c.Log}
 	if d, ok := u.cfg.Timeouts[c.Tool.Name]; ok {
 		q.idle = d
 	}
 	q.ceiling = max(u.cfg.MaxTime, q.idle)
 	if q.progress == nil {
 		q.progress = func(tool.Progress) {} // still asked for: it renews the time
+	}
+	if q.log != nil {
+		s.askForLogs(ctx)
 	}
 	q.params = boundHeaders(s.bound(c.Tool.Name), args)
 	base := append(append([]byte(`"name":`), quote(c.Tool.Name)...), `,"arguments":`...)

@@ -212,7 +212,9 @@ func (s *session) found(server, capabilities json.RawMessage) {
 		Tools struct {
 			ListChanged bool `json:"listChanged"`
 		} `json:"tools"`
+		Logging json.RawMessage `json:"logging"`
 	}
 	_ = json.Unmarshal(capabilities, &c)
 	s.watching = c.Tools.ListChanged
+	s.logs = len(c.Logging) > 0 && string(c.Logging) != "null"
 }

@@ -65,7 +65,9 @@ type pending struct {
 	result   json.RawMessage
 	err      error
 	progress chan tool.Progress
-	told     bool // the server is to be told when we stop waiting
+	told     bool          // the server is to be told when we stop waiting
+	logs     chan tool.Log // nil: nobody wants them
+	call     bool          // of a tool
 }
 
 // A session is one connection to a server: it numbers requests, brings answers back to whoever asked, and answers what
@@ -85,11 +87,14 @@ type session struct {
 	changed chan struct{} // capacity 1: the list of tools may have changed
 	modern  atomic.Bool   // 2026-07-28 was agreed on
 
+	askedLogs atomic.Bool // see askForLogs
+
 	// Set by the handshake, before the session is shared.
 	meta     []byte // members of _meta that every request carries (2026-07-28), else empty
 	profile  profile
 	name     string // what the server calls itself
 	watching bool   // the server says when its list changes
+	logs     bool   // the server can send log messages
 
 	mu       sync.Mutex
 	pending  map[int64]*pending // nil when the session is over
@@ -143,6 +148,7 @@ type query struct {
 	name     string // see message
 	params   map[string]string
 	progress func(tool.Progress) // not nil: ask for progress; called by request itself
+	log      func(tool.Log)      // not nil: ask for log messages; called by request itself
 	idle     time.Duration       // longest silence; progress renews it; 0: no bound
 	ceiling  time.Duration       // longest time in all; 0: no bound
 	once     bool                // don't tell the server when we stop waiting (initialize must not be cancelled)
@@ -153,7 +159,10 @@ type query struct {
 // request asks and waits for the answer. The error is the server's *jsonrpc.Error, a *fault, or the end of ctx.
 func (s *session) request(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
-	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16)}
+	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), call: q.method == "tools/call"}
+	if q.log != nil {
+		p.logs = make(chan tool.Log, 16)
+	}
 	if err := s.await(id, p); err != nil {
 		return nil, err
 	}
@@ -215,6 +224,9 @@ func (s *session) message(id int64, q query) *message {
 		}
 		meta = strconv.AppendInt(append(meta, `"progressToken":`...), id, 10)
 	}
+	if q.log != nil && s.modern.Load() {
+		meta = append(append(make([]byte, 0, len(meta)+48), meta...), `,"io.modelcontextprotocol/logLevel":"debug"`...)
+	}
 	m := &message{id: id, method: q.method, name: q.name, params: q.params, version: q.version}
 	if m.version == "" {
 		m.version = s.declared()
@@ -239,13 +251,15 @@ func (p *pending) wait(ctx context.Context, q query) error {
 	for {
 		select {
 		case <-p.done:
-			p.drain(q.progress)
+			p.drain(q)
 			return nil
 		case pr := <-p.progress:
 			idle.renew(q.idle)
 			if q.progress != nil {
 				q.progress(pr)
 			}
+		case l := <-p.logs:
+			q.log(l)
 		case <-idle.c:
 			return faultf(faultTimeout, "no answer within %s", q.idle)
 		case <-ceiling.c:
@@ -256,12 +270,16 @@ func (p *pending) wait(ctx context.Context, q query) error {
 	}
 }
 
-// drain reports the progress that came before the answer.
-func (p *pending) drain(report func(tool.Progress)) {
-	for report != nil {
+// drain reports the progress and the log messages that came before the answer.
+func (p *pending) drain(q query) {
+	for {
 		select {
 		case pr := <-p.progress:
-			report(pr)
+			if q.progress != nil {
+				q.progress(pr)
+			}
+		case l := <-p.logs:
+			q.log(l)
 		default:
 			return
 		}
@@ -384,7 +402,7 @@ func (s *session) receive(data []byte, from int64) error {
 			if m.IsCall() {
 				s.asked(m)
 			} else {
-				s.notified(m)
+				s.notified(m, from)
 			}
 		}
 	}
@@ -437,11 +455,13 @@ func (s *session) asked(r *jsonrpc.Request) {
 	s.background(&message{body: body})
 }
 
-// notified takes a notification.
-func (s *session) notified(r *jsonrpc.Request) {
+// notified takes a notification. from is the request whose exchange it came in, 0 if there is no such thing.
+func (s *session) notified(r *jsonrpc.Request, from int64) {
 	switch r.Method {
 	case "notifications/progress":
 		s.progressed(r.Params)
+	case "notifications/message":
+		s.logged(r.Params, from)
 	case "notifications/tools/list_changed":
 		s.missed()
 	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
