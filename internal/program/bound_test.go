@@ -74,3 +74,32 @@ func TestBombs(t *testing.T) {
 		}
 	}
 }
+
+// TestLarge prepares programs that are large but reasonable.
+func TestLarge(t *testing.T) {
+	rows := strings.Repeat(`{"id": 17, "name": "a name", "tags": ["x", "y"], "nested": {"at": [1, 2, {"deep": null}]}, "ok": true},`+"\n", 2200)
+	body := strings.ReplaceAll(fiftyLines, "return { total", "if (1) return { total")
+	for name, source := range map[string]string{
+		"data":          "const rows = [" + rows + "];\nrows.length",
+		"data bare":     "[" + strings.ReplaceAll(rows, `"`, "'") + "]",
+		"one line":      "const rows = [" + strings.ReplaceAll(rows, "\n", " ") + "]; rows.length",
+		"unquoted":      "const rows = [" + strings.NewReplacer(`"id"`, "id", `"name"`, "name", `"ok"`, "ok").Replace(rows) + "];\nrows.length",
+		"blocks":        strings.Repeat("{\n"+body+"}\n", 60),
+		"functions":     strings.Repeat("async function f() {\n"+body+"}\n", 60),
+		"no semicolons": strings.ReplaceAll(strings.Repeat("{\n"+body+"}\n", 60), ";\n", "\n"),
+		"sum":           "const s = " + strings.Repeat(`"a line\n" + `, 300) + `"";`,
+		"template":      "const s = `" + strings.Repeat("line ${1 + 1} and ${[1].map((x) => `<${x}>`)}\n", 900) + "`;",
+		"else if":       "const x = 1;\n" + strings.Repeat("if (x === 5) { console.log(x); }\nelse ", 120) + "{ }",
+		"chain":         "const q = [1]" + strings.Repeat("\n  .map((x) => x + 1)", 150) + ";",
+		"cases":         "switch (1 + 1) {\n" + strings.Repeat("case 1: {\n  console.log(1)\n  break\n}\n", 800) + "}",
+		"calls":         strings.Repeat("console.log(a, b, c, a, b, c)\n", 6000),
+		"object":        "const o = {" + strings.Repeat("f(a, b) { return [a, b] },\n", 150) + "};",
+		"union":         "type A = " + strings.Repeat(`| "a"`, 400) + ";\nconst a: A = 'a'; a",
+		"enum":          "enum A {" + strings.Repeat("x = 1,\n", 1) + "}\nA.x",
+		"promises":      "await Promise.all([\n" + strings.Repeat("  (async () => { const r = await search('x'); return r.length })(),\n", 800) + "])",
+	} {
+		if _, err := program.New(program.Config{}).Prepare(source, ""); err != nil {
+			t.Errorf("%s (%d bytes): %.300v", name, len(source), err)
+		}
+	}
+}

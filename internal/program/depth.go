@@ -1,0 +1,185 @@
+package program
+
+// A tally is what the bounds of tooDeep are about; a level's is taken back when the level ends.
+type tally struct {
+	n      int // tokens since the last sure end of an expression
+	twice  int // places that are read twice
+	arrows int // arrow functions
+}
+
+func (t *tally) add(o tally, sign int) {
+	t.n += sign * o.n
+	t.twice += sign * o.twice
+	t.arrows += sign * o.arrows
+}
+
+// A level is an open bracket, and what was seen in it since the last end of an expression.
+type level struct {
+	tally
+	commas   int  // that may be sequence operators
+	chosen   int  // how far `? ... ) :` has come: 1 at ?, 2 at ) :
+	declares bool // behind const, let or var
+	list     bool // commas here part elements or arguments
+	brace    bool
+	names    bool // names here are declared: parameters, or a pattern
+}
+
+// A depth goes through the tokens of a text and keeps count.
+type depth struct {
+	t      *tokens
+	stack  []level
+	base   level
+	tally  // of all open levels
+	effort int
+	seen   map[string]bool // names that stand where names are declared
+	again  int             // how many of them stood there before
+}
+
+func (d *depth) top() *level {
+	if len(d.stack) == 0 {
+		return &d.base
+	}
+	return &d.stack[len(d.stack)-1]
+}
+
+// step takes token i into account.
+func (d *depth) step(i int) {
+	tok := &d.t.list[i]
+	if tok.kind == shut || tok.kind == between {
+		if n := len(d.stack); n > 0 {
+			d.add(d.stack[n-1].tally, -1)
+			d.stack = d.stack[:n-1]
+		}
+		if tok.kind == shut {
+			return
+		}
+	}
+	l := d.top()
+	if d.ends(i) {
+		d.add(l.tally, -1)
+		*l = level{list: l.list, brace: l.brace, names: l.names}
+	}
+	one := tally{n: 1}
+	switch {
+	case tok.kind == between: // the parts of a template are a list
+		one.n = 0
+	case d.t.is(i, ",") && !l.list:
+		l.commas++
+	case d.t.is(i, "?"):
+		l.chosen = max(l.chosen, 1)
+	case d.t.is(i, ":") && l.chosen > 0 && d.t.is(i-1, ")"):
+		l.chosen = 2
+	case d.t.is(i, "infer"):
+		one.twice = 1
+	case d.t.is(i, "=>"):
+		one.arrows = 1
+		if l.chosen == 2 {
+			one.twice = 1
+		}
+	}
+	l.add(one, 1)
+	d.add(one, 1)
+	if d.declaredAgain(i, l) {
+		d.again++
+	}
+	if tok.kind == open || tok.kind == between {
+		d.stack = append(d.stack, d.opened(i))
+	}
+}
+
+// opened gives the level that token i opens.
+func (d *depth) opened(i int) level {
+	t := d.t
+	c := t.s[t.list[i].start]
+	called := i > 0 && t.list[i-1].operand && !t.is(i-1, "let")
+	l := level{list: c == '(' && called || c == '[' && !called, brace: c == '{'}
+	next := t.after(i) // behind its other end
+	switch {
+	case c == '(':
+		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] && !t.is(i-1, "catch")
+	case declarators[t.text(i-1)], t.is(next, "="), t.is(next, "of"), t.is(next, "in"):
+		l.names = c != '`'
+	case t.is(next, ","), t.is(next, ":"), next < len(t.list) && t.list[next].kind == shut:
+		l.names = d.top().names || d.top().declares
+	}
+	return l
+}
+
+// declarators are the words behind which a name is declared.
+var declarators = map[string]bool{"const": true, "let": true, "var": true, "class": true, "function": true, "enum": true,
+	"import": true, "export": true, "as": true, "namespace": true, "*": true}
+
+// sloppyWords are what strict code may not use, or not everywhere: each use may cost a look at the whole text.
+var sloppyWords = map[string]bool{"with": true, "delete": true, "implements": true, "package": true, "private": true,
+	"protected": true, "public": true, "static": true, "eval": true, "arguments": true, "__proto__": true}
+
+// declaredAgain says whether token i is a name that stands where one is declared, and stood at such a place before;
+// or something else for which the compiler may look through the whole text.
+func (d *depth) declaredAgain(i int, l *level) bool {
+	t := d.t
+	tok, s := &t.list[i], t.text(i)
+	switch {
+	case tok.kind == number:
+		return len(s) > 1 && s[0] == '0' && isDigit(s[1])
+	case tok.kind == str:
+		return octal(s)
+	case tok.kind != word:
+		return false
+	case sloppyWords[s]:
+		return true
+	case s == "let":
+		l.declares = true
+		return i+1 < len(t.list) && t.list[i+1].kind == punct
+	case s == "interface":
+		return i+1 >= len(t.list) || t.list[i+1].kind != word
+	case s == "const", s == "var":
+		l.declares = true
+		return false
+	}
+	first := i > 0 && (t.list[i-1].kind == open || t.is(i-1, ",") || t.is(i-1, ":") || t.is(i-1, "..."))
+	if s[0] != '#' && !(i > 0 && declarators[t.text(i-1)]) && !(first && (l.names || l.declares) && !t.is(i+1, ":")) {
+		return false
+	}
+	before := d.seen[s]
+	d.seen[s] = true
+	return before
+}
+
+// octal says whether a string holds an escape that strict code may not.
+func octal(s string) bool {
+	for i := 0; i+1 < len(s); i++ {
+		if s[i] == '\\' {
+			if i++; isDigit(s[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ends says whether an expression or a statement surely ended before token i.
+func (d *depth) ends(i int) bool {
+	if i == 0 {
+		return false
+	}
+	t, l := d.t, d.top()
+	tok, prev := &t.list[i], &t.list[i-1]
+	if tok.kind == word && (t.is(i, "else") || t.is(i, "catch") || t.is(i, "finally") || t.is(i, "while")) {
+		return false
+	}
+	switch {
+	case prev.kind == punct && t.is(i-1, ";"):
+		return true
+	case prev.kind == punct && t.is(i-1, ","):
+		return l.list
+	case l.brace && t.is(i, ":") && i > 1 && (t.is(i-2, ",") || t.is(i-2, "{")):
+		return true // a key
+	case prev.kind == shut && t.is(i-1, "}") && tok.kind == word && !infixWords[t.text(i)]:
+		return true // a block and the next statement, or a member and the next
+	}
+	starts := tok.kind == word && !infixWords[t.text(i)] || tok.kind == str || tok.kind == number
+	return tok.nl && prev.operand && starts // the line ends the statement
+}
+
+// infixWords go on an expression.
+var infixWords = map[string]bool{"instanceof": true, "in": true, "of": true, "as": true, "satisfies": true, "extends": true, "is": true, "from": true}
