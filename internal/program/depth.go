@@ -93,12 +93,15 @@ func (d *depth) opened(i int) level {
 	c := t.s[t.list[i].start]
 	called := i > 0 && t.list[i-1].operand && !t.is(i-1, "let")
 	l := level{list: c == '(' && called || c == '[' && !called, brace: c == '{'}
+	if t.list[i].kind == between || c == '`' {
+		return l
+	}
 	next := t.after(i) // behind its other end
 	switch {
 	case c == '(':
 		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] && !t.is(i-1, "catch")
 	case declarators[t.text(i-1)], t.is(next, "="), t.is(next, "of"), t.is(next, "in"):
-		l.names = c != '`'
+		l.names = true
 	case t.is(next, ","), t.is(next, ":"), next < len(t.list) && t.list[next].kind == shut:
 		l.names = d.top().names || d.top().declares
 	}
