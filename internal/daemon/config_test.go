@@ -167,12 +167,51 @@ func TestAliases(t *testing.T) {
 }
 
 func TestForeignKeys(t *testing.T) {
-	s, err := parse("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000, "disabledTools": ["z"]}}}`)
+	s, err := parse("/b.json", `{"$schema": "x", "mcpServers": {"a": {"command": "x", "autoApprove": ["y"], "alwaysAllow": [], "timeout": 60000}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Warnings) != 4 || s.Servers[0].Timeout != 0 {
+	if len(s.Warnings) != 3 || s.Servers[0].Timeout != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestNarrowing(t *testing.T) {
+	for in, want := range map[string]string{
+		`{}`:                           "abc",
+		`{"disabledTools": ["b"]}`:     "ac",
+		`{"enabledTools": ["a", "b"]}`: "ab",
+		`{"tools": ["*"], "excludeTools": ["c"]}`:         "ab",
+		`{"includeTools": []}`:                            "",
+		`{"allowedTools": ["a"], "disabledTools": ["a"]}`: "",
+		`{"excludeTools": ["*"]}`:                         "",
+	} {
+		s, err := parse("/b.json", `{"mcpServers": {"x": {"command": "x", `+strings.TrimPrefix(in, "{")+`}}`)
+		if in == `{}` {
+			s, err = parse("/b.json", `{"mcpServers": {"x": {"command": "x"}}}`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, name := range []string{"a", "b", "c"} {
+			if s.Servers[0].Allows(name) {
+				got += name
+			}
+		}
+		if got != want {
+			t.Errorf("%s: tools %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestTimeoutsOfSingleTools(t *testing.T) {
+	s, err := parse("/b.yaml", "mcpServers:\n  a: { command: x, timeout: 90s, timeouts: { slow-report: 10m } }\n")
+	if err != nil || s.Servers[0].Timeouts["slow-report"] != 10*time.Minute || s.Servers[0].Timeout != 90*time.Second {
+		t.Errorf("%v %+v", err, s)
+	}
+	if _, err := parse("/b.yaml", "mcpServers:\n  a: { command: x, timeouts: { slow-report: soon } }\n"); err == nil {
+		t.Error("a time that is none is accepted")
 	}
 }
 

@@ -15,7 +15,8 @@ type Server struct {
 	Name     string
 	Type     string // "stdio", "http" (Streamable HTTP, or what it falls back to) or "sse" (the legacy transport)
 	Disabled bool
-	Timeout  time.Duration // of one call; 0: the default
+	Timeout  time.Duration            // of one call; 0: the default
+	Timeouts map[string]time.Duration // of one call of single tools, by their exact names
 
 	Command string
 	Args    []string
@@ -25,7 +26,8 @@ type Server struct {
 	URL     string
 	Headers map[string]string
 
-	shown Shown
+	narrow narrowing
+	shown  Shown
 }
 
 // Shown is a Server as `config show` prints it: variables not expanded, secrets left out.
@@ -42,19 +44,25 @@ type Shown struct {
 	Timeout  string            `json:"timeout,omitempty"`
 }
 
+// Allows reports whether the configuration leaves the server's tool of that name in.
+func (s *Server) Allows(name string) bool { return s.narrow.allows(name) }
+
 // Shown gives the server as it may be shown.
 func (s *Server) Shown() Shown { return s.shown }
+
+// The longest and the shortest that a call may be given.
+const (
+	minTimeout = 100 * time.Millisecond
+	maxTimeout = 24 * time.Hour
+)
 
 // Keys that other clients know and that have no meaning here. They are accepted, so that a client's own file works,
 // and reported.
 var (
-	foreign = []string{ // has no effect here, and none is missed
+	foreign = []string{
 		"alwaysAllow", "autoApprove", "trust", // which calls a client makes without asking its user
 		"description", "displayName", "icon", "name", "note", "source", "gallery", "version",
 		"watchPaths", "dev", "chat.mcp.discovery.enabled", "inputs", "transportType", "startupTimeout", "tool_timeout_sec", "startup_timeout_sec",
-	}
-	narrowing = []string{ // would leave tools out, and does not
-		"tools", "includeTools", "excludeTools", "disabledTools", "enabledTools", "allowedTools", "toolFilter",
 	}
 )
 
@@ -111,13 +119,12 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 		"disabled":  func(n *node) { s.Disabled = r.boolean(n, what+".disabled") },
 		"enabled":   func(n *node) { s.Disabled = !r.boolean(n, what+".enabled") },
 		"timeout":   func(n *node) { s.Timeout = r.timeout(n, what) },
+		"timeouts":  func(n *node) { s.Timeouts = r.timeouts(n, what+".timeouts") },
 	}
 	for _, k := range foreign {
 		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here", what, k) }
 	}
-	for _, k := range narrowing {
-		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here: all tools of %s are available", what, k, name) }
-	}
+	r.narrowings(&s.narrow, what, known)
 	r.object(n, what, known)
 	if commandNode == nil || s.Command != "" {
 		r.transport(&s, at, typeNode, urlNode)
@@ -205,7 +212,7 @@ func (r *reader) timeout(n *node, what string) time.Duration {
 		r.warn(n, "%s.timeout has no effect here without a unit: write 90s", what)
 		return 0
 	}
-	return r.duration(n, what+".timeout", 100*time.Millisecond, 24*time.Hour)
+	return r.duration(n, what+".timeout", minTimeout, maxTimeout)
 }
 
 const secret = "<redacted>"

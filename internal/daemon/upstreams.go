@@ -17,6 +17,7 @@ type source struct {
 	kind   string // "stdio", "http", "sse"
 	target string // the command or the address, without credentials
 	up     upstream.Upstream
+	narrow narrowing
 }
 
 // An adding gives the upstreams of one kind that the settings ask for.
@@ -38,9 +39,9 @@ func addServers(s *Settings, u *upstreams) error {
 		if c.Command != "" {
 			target = c.shown.Command
 		}
-		err := u.add(c.shown.Type, target, c.Name, func(changed func()) (upstream.Upstream, error) {
+		err := u.add(&source{kind: c.shown.Type, target: target, narrow: c.narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
 			return mcp.New(mcp.Config{
-				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout,
+				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 				OnChange: changed, Log: u.log, ClientName: "biplane", ClientVersion: u.version,
 			})
 		})
@@ -83,8 +84,7 @@ func newUpstreams(s *Settings, c *catalog.Catalog, version string, log *slog.Log
 }
 
 // add makes an upstream, and shows it in the catalog without tools until it is connected.
-func (u *upstreams) add(kind, target, name string, create func(changed func()) (upstream.Upstream, error)) error {
-	s := &source{kind: kind, target: target}
+func (u *upstreams) add(s *source, name string, create func(changed func()) (upstream.Upstream, error)) error {
 	up, err := create(func() { u.update(s) })
 	if err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "upstream %s: %w", name, err)
@@ -121,7 +121,7 @@ func (u *upstreams) run(ctx context.Context) {
 // update brings the catalog up to date with one upstream.
 func (u *upstreams) update(s *source) {
 	name, snap := s.up.Name(), s.up.Snapshot()
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: snap.Tools, Health: snap.Health})
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: s.narrow.keep(snap.Tools), Health: snap.Health})
 	u.mu.Lock()
 	news := len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
 	u.lastTools[name] = snap.Tools
