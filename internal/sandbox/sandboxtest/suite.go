@@ -172,7 +172,7 @@ var hostiles = []hostile{
 	{"loop", `(() => { for (;;); })`, []string{"cpu"}, false},
 	{"catching loop", `(() => { for (;;) try { for (;;); } catch {} finally { for (;;); } })`, []string{"cpu"}, false},
 	{"async loop", `(async () => { for (;;) await 0; })`, []string{"cpu"}, false},
-	{"promise loop", `(() => { const f = () => Promise.resolve().then(f); f(); return new Promise(() => {}); })`, []string{"cpu"}, false},
+	{"promise loop", `(() => { const f = () => Promise.resolve().then(f); f(); return new Promise(() => {}); })`, []string{"cpu", "memory"}, true},
 	{"timer loop", `(() => new Promise(() => { const f = () => { for (let i = 0; i < 1e5; i++); setTimeout(f, 0); }; f(); }))`, []string{"cpu"}, false},
 	{"regular expression", `(() => /(a*)*b/.test("a".repeat(40)))`, []string{"cpu"}, false},
 	{"big integer", `(() => { let s = 0; for (;;) s += String(7n ** 300000n).length; })`, []string{"cpu"}, false},

@@ -216,17 +216,21 @@ func TestTools(t *testing.T) {
 			`["[tools box: echo, fail]",["echo","fail"],true,null,"[tools box: echo, fail]","function",true,null]`},
 		{`box.x = 1`, `threw TypeError: tools box holds tools: it can't be changed`},
 		{`return await box.echo("x")`, `threw TypeError: box.echo takes one object with named arguments, got a string`},
+		{`return await box.echo("x").catch((e) => e.name)`, `"TypeError"`},
+		{`return (await Promise.allSettled([callTool(), callTool(""), box.echo([]), box.echo({ get a() { throw new Error("mine") } })])).map((x) => x.status)`, `["rejected","rejected","rejected","fulfilled"]`},
+		{`emit(["text", null, 5, {}])`, `threw TypeError: emit takes an image, audio or resource that a tool returned, got an array without one`},
+		{`emit({})`, `threw TypeError: emit takes an image, audio or resource that a tool returned, got a object`},
 		{`return await box.echo({}, 1)`, `threw TypeError: box.echo takes one object with named arguments, got 2 arguments`},
 		{`return await box.echo({ a: box.echo({}) })`, `threw TypeError: a promise can't be an argument: await it first`},
 		{`return await box.echo({ d: new Date(0), u: undefined, m: new Map([["k", 1]]), n: 2n ** 60n, s: new Set([1]), f() {} })`, `{"d":"1970-01-01T00:00:00.000Z","m":{"k":1},"n":1152921504606846976,"s":[1]}`},
 		{`const box2 = { box }; return await box2.box.echo({ ok: true })`, `{"ok":true}`},
 	})
-	k := run(t, `await box.echo({ q: 1 }); await search("x", { limit: 3 }); await readResult("res_1", { offset: 2 }); emit({ type: "image", handle: "res_2" }); emit(["res_3"])`)
+	k := run(t, `await box.echo({ q: 1 }); await search("x", { limit: 3 }); await readResult("res_1", { offset: 2 }); emit({ type: "image", handle: "res_2" }); emit(["some text", "res_3", null, [{ handle: "res_4" }]])`)
 	if len(k.calls) != 3 || k.calls[1].Path != "biplane.search" || string(k.calls[1].Args) != `{"limit":3,"query":"x"}` ||
 		k.calls[2].Path != "biplane.result" || string(k.calls[2].Args) != `{"handle":"res_1","offset":2}` {
 		t.Errorf("calls %+v", k.calls)
 	}
-	if strings.Join(k.emitted, ",") != "res_2,res_3" {
+	if strings.Join(k.emitted, ",") != "res_2,res_3,res_4" {
 		t.Errorf("emitted %v", k.emitted)
 	}
 	if !strings.Contains(k.calls[0].Stack, "(program.js:1:") {
@@ -294,7 +298,11 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: %s", code, k.value())
 		}
 	}
-	k := run(t, `box.echo({ a: 1 }); box.fail(); const p = box.echo({ a: 2 }); return await box.echo({ a: 3 })`)
+	k := run(t, "await new Promise(async (done) => {\n  null.x\n})")
+	if f := k.Fail; f == nil || f.Error.Kind != "stalled" || !strings.Contains(f.Error.Message, "a promise that nobody awaited failed: TypeError:") || !strings.Contains(f.Error.Stack, "program.js:2:") {
+		t.Errorf("why a program never ends: %+v", f)
+	}
+	k = run(t, `box.echo({ a: 1 }); box.fail(); const p = box.echo({ a: 2 }); return await box.echo({ a: 3 })`)
 	if len(k.Done.Unawaited) != 3 || len(k.console) != 1 || k.console[0] != "error: box.fail was never awaited, and failed: it failed" {
 		t.Errorf("unawaited %v, console %q", k.Done.Unawaited, k.console)
 	}

@@ -39,8 +39,13 @@ function argumentsJSON(path, args, count) {
  */
 export function callTool(path, args, count) {
   const stack = callerStack();
-  if (typeof path !== "string" || path === "") throw new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\"");
-  const json = argumentsJSON(path, args, count);
+  let json;
+  try {
+    if (typeof path !== "string" || path === "") throw new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\"");
+    json = argumentsJSON(path, args, count);
+  } catch (e) {
+    return new PromiseCtor((resolve, reject) => { reject(e); }); // as an async function does
+  }
   const call = record({ id: nextID++, path, stack, resolve: undefined, reject: undefined, pending: true, observed: false, failure: undefined });
   const promise = new PromiseCtor((resolve, reject) => { call.resolve = resolve; call.reject = reject; });
   ignore(promise);

@@ -163,12 +163,23 @@ function fail(e) {
 }
 
 function stalled() {
+  let why = "", stack = "";
+  for (let i = 0; i < rejections.length; i++) {
+    const e = rejections[i];
+    if (isOutOfMemory(e)) { fail(e); return; } // it ended the job that would have gone on
+    if (i === 0) { why = " Before that, a promise that nobody awaited failed: " + brief(e); stack = framesOf(e); }
+    else console_.line("error", "a promise that nobody awaited failed: " + brief(e));
+  }
   end();
   host.sendFail(record({
-    name: "Error", kind: "stalled",
+    name: "Error", kind: "stalled", stack,
     message: "the program waits for a promise that can never settle: no call and no timer is outstanding. " +
-      "Look for a new Promise whose resolve is never called, or an await of something that never ends.",
+      "Look for a new Promise whose resolve is never called, or an await of something that never ends." + why,
   }));
+}
+
+function isOutOfMemory(e) {
+  try { return isError(e) && e.name === "InternalError" && e.message === "out of memory"; } catch { return false; }
 }
 
 /** A line of the host. */

@@ -1,8 +1,8 @@
 // The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
 
 import {
-  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, StringCtor, TypeErrorCtor, create, define, global, hasOwn, isArray, join, keys, list, mapGet, mapSet,
-  named, push, record, setAdd, setHas,
+  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, global, hasOwn, isArray, join, keys, list, mapGet, mapSet,
+  named, push, record, setAdd, setHas, startsWith,
 } from "./primordials.js";
 import { callTool } from "./calls.js";
 import { sendEmit } from "./host.js";
@@ -98,13 +98,20 @@ global("readResult", function readResult(handle, options) {
 });
 
 global("emit", function emit(x) {
+  if (send(x) > 0) return;
+  throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, got " +
+    (x === null ? "null" : isArray(x) ? "an array without one" : "a " + typeof x));
+});
+
+// Emits x; of an array, as a tool may answer, the images and the like, and not the text between them.
+function send(x) {
   if (isArray(x)) {
-    for (let i = 0; i < x.length; i++) emit(x[i]);
-    return;
+    let sent = 0;
+    for (let i = 0; i < x.length; i++) if (typeof x[i] !== "string" || startsWith(x[i], "res_")) sent += send(x[i]);
+    return sent;
   }
   const handle = x !== null && typeof x === "object" ? x.handle : x;
-  if (typeof handle !== "string" || handle === "") {
-    throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, got " + (x === null ? "null" : "a " + typeof x));
-  }
-  sendEmit(StringCtor(handle));
-});
+  if (typeof handle !== "string" || handle === "") return 0;
+  sendEmit(handle);
+  return 1;
+}
