@@ -217,7 +217,12 @@ func TestTools(t *testing.T) {
 		{`box.x = 1`, `threw TypeError: tools box holds tools: it can't be changed`},
 		{`return await box.echo("x")`, `threw TypeError: box.echo takes one object with named arguments, got a string`},
 		{`return await box.echo("x").catch((e) => e.name)`, `"TypeError"`},
-		{`return (await Promise.allSettled([callTool(), callTool(""), box.echo([]), box.echo({ get a() { throw new Error("mine") } })])).map((x) => x.status)`, `["rejected","rejected","rejected","fulfilled"]`},
+		{`return (await Promise.allSettled([callTool(), callTool(""), box.echo([]), box.echo({ get a() { throw new Error("mine") } })])).map((x) => x.status)`, `["rejected","rejected","rejected","rejected"]`},
+		{`const all = [{ get a() { throw new Error("mine") } }, { a: NaN }, { a: [1, -Infinity] }]; const o = {}; o.o = [o]; all.push(o);
+			let deep = {}; for (let i = 0; i < 200; i++) deep = { deep, n: null }; deep.again = deep; all.push(deep);
+			return (await Promise.allSettled(all.map((x) => box.echo(x)))).map((x) => x.reason?.message.slice(0, 60))`,
+			`["mine","an argument can't hold NaN: $.a","an argument can't hold -Infinity: $.a[1]","an argument can't hold itself: $.o[0] is $","an argument can't be nested more than 128 levels deep: $.dee"]`},
+		{`let deep = {}; for (let i = 0; i < 200; i++) deep = { deep }; return JSON.stringify(await box.echo(deep)).length`, `1802`},
 		{`emit(["text", null, 5, {}])`, `threw TypeError: emit takes an image, audio or resource that a tool returned, got an array without one`},
 		{`emit({})`, `threw TypeError: emit takes an image, audio or resource that a tool returned, got a object`},
 		{`return await box.echo({}, 1)`, `threw TypeError: box.echo takes one object with named arguments, got 2 arguments`},

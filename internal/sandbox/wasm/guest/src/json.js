@@ -94,12 +94,16 @@ function iteratorValue(next) {
 const objectPrototype = Object.prototype;
 const results = new WeakMapCtor();
 let met = null;
-let complaint; // the error of a promise where none may be
+let complaint; // the error of what can't be an argument
+
+// Arguments (met is null) are what a tool acts on: what JSON has no word for is an error there, and never written some
+// other way.
+function complain(text) { throw (complaint = new TypeErrorCtor(text)); }
 
 function promiseValue(p) {
   const r = weakGet(results, p);
   if (r !== undefined) return r.value;
-  if (met === null) throw (complaint = new TypeErrorCtor("a promise can't be an argument: await it first"));
+  if (met === null) complain("a promise can't be an argument: await it first");
   push(met, p);
   return null;
 }
@@ -169,7 +173,9 @@ function plainNumber(v) { return isFinite(v) ? v : v !== v ? "NaN" : v > 0 ? "In
 
 function tame(v, key, path, seen, budget) {
   switch (typeof v) {
-    case "number": return plainNumber(v);
+    case "number":
+      if (met === null && !isFinite(v)) complain("an argument can't hold " + plainNumber(v) + ": " + path);
+      return plainNumber(v);
     case "bigint": return rawJSON(bigintToString(v));
     case "symbol": case "function": return undefined;
     case "object": break;
@@ -178,13 +184,17 @@ function tame(v, key, path, seen, budget) {
   if (v === null) return null;
   if (--budget.nodes < 0) throw new RangeErrorCtor("the value is too large");
   const at = mapGet(seen, v);
-  if (at !== undefined) return "[Circular: " + at + "]";
+  if (at !== undefined) {
+    if (met === null) complain("an argument can't hold itself: " + path + " is " + at);
+    return "[Circular: " + at + "]";
+  }
+  if (mapSize(seen) >= maxDepth && met === null) complain("an argument can't be nested more than " + maxDepth + " levels deep: " + slice(path, 0, 60) + "…");
   if (mapSize(seen) >= maxDepth) return isArray(v) ? "[Array: too deep]" : "[Object: too deep]";
   mapSet(seen, v, path);
   try {
     return tameObject(v, key, path, seen, budget);
   } catch (e) {
-    if (budget.nodes < 0 || e === complaint) throw e;
+    if (budget.nodes < 0 || met === null) throw e;
     return "[threw: " + message(e) + "]";
   } finally {
     mapDelete(seen, v);
@@ -251,7 +261,10 @@ function tameMembers(v, path, seen, budget) {
 
 function member(v, k, path, seen, budget) {
   let x;
-  try { x = v[k]; } catch (e) { return "[threw: " + message(e) + "]"; }
+  try { x = v[k]; } catch (e) {
+    if (met === null) throw e;
+    return "[threw: " + message(e) + "]";
+  }
   return tame(x, k, path, seen, budget);
 }
 
