@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +65,9 @@ func (r *run) conclude(err error) {
 	switch {
 	case err == nil && r.end != nil && r.end.Done != nil:
 		e.State, e.Value = Done, r.end.Done.Value
+		if bytes.Contains(e.Value, []byte(program.FileName)) {
+			e.Value = json.RawMessage(r.places(string(e.Value)))
+		}
 		e.Undefined = len(e.Value) == 0
 		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)

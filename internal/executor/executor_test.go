@@ -156,3 +156,22 @@ func TestCancel(t *testing.T) {
 	}
 	eventually(t, "no call is under way", func() bool { return r.in.Load() == 0 })
 }
+
+// A stack trace that a program looks at itself speaks of the agent's text too.
+func TestStacksOfTheProgram(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
+	if failed || len(texts) < 2 {
+		t.Fatal(texts)
+	}
+	holds(t, texts[0], `"Error: s\n    at f (program.js:4:13)\n    at `, `(program.js:8:`, `"at (program.js:1:1)"`)
+	holds(t, texts[1], "seen Error: s\n    at f (program.js:4:13)\n")
+}
+
+func TestManyNotes(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	texts, failed := r.run(`for (let i = 0; i < 1e5; i++) emit("res_none"); return 1`)
+	if failed || len(texts) != 2 || len(texts[1]) > 2000 {
+		t.Fatalf("%.3000q", texts)
+	}
+}

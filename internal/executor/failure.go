@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -50,6 +52,25 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 		f.Line, f.Column, f.Frame = line, col, r.program.Frame(line, col)
 	}
 	return f
+}
+
+// stackFrame matches a frame of the program in a stack trace, as far as its place.
+var stackFrame = regexp.MustCompile(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(program.FileName) + `:(\d{1,9}):(\d{1,9})\)`)
+
+// places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
+func (r *run) places(s string) string {
+	if r.program == nil || !strings.Contains(s, "("+program.FileName+":") {
+		return s
+	}
+	return stackFrame.ReplaceAllStringFunc(s, func(frame string) string {
+		m := stackFrame.FindStringSubmatch(frame)
+		line, _ := strconv.Atoi(m[2]) // at most nine digits
+		col, _ := strconv.Atoi(m[3])
+		if l, c, ok := r.program.Position(line, col); ok {
+			return fmt.Sprintf("%s%s:%d:%d)", m[1], program.FileName, l, c)
+		}
+		return frame
+	})
 }
 
 // failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.

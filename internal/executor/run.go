@@ -301,11 +301,14 @@ func (r *run) log(c *sandbox.Console) {
 		return
 	}
 	r.console += len(c.Text) + 16
-	r.exec.Console = append(r.exec.Console, Line{Level: c.Level, Text: c.Text})
+	r.exec.Console = append(r.exec.Console, Line{Level: c.Level, Text: r.places(c.Text)})
 }
 
 // maxEmitted bounds the content blocks that a program gives to the agent, in bytes.
 const maxEmitted = 24 << 20
+
+// maxNotes bounds the notes that a program can bring about.
+const maxNotes = 20
 
 // emit adds a content block to the answer.
 func (r *run) emit(h string) {
@@ -313,6 +316,7 @@ func (r *run) emit(h string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case len(r.exec.Notes) >= maxNotes:
 	case err != nil || l.block == nil:
 		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: nothing to show is kept under the handle %q", cut(h, 80)))
 	case r.emittedSize+len(l.block) > maxEmitted:
