@@ -168,5 +168,6 @@ type Capability struct {
 	Engine   string            `json:"engine"`
 	Runtimes []string          `json:"runtimes"`
 	Details  map[string]string `json:"details,omitempty"`
-	Reason   string            `json:"reason,omitempty"` // why it can't run here; the fields above are then empty but for Driver
+	Missing  []string          `json:"missing,omitempty"` // protections that are not armed on this host
+	Reason   string            `json:"reason,omitempty"`  // why it can't run here; the fields above are then empty but for Driver
 }

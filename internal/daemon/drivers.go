@@ -60,5 +60,5 @@ func capability(ctx context.Context, kind driver, made sandbox.Driver) api.Capab
 	if err != nil {
 		return api.Capability{Driver: kind.name, Tier: kind.tier.String(), Reason: err.Error(), Runtimes: []string{}}
 	}
-	return api.Capability{Driver: kind.name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details}
+	return api.Capability{Driver: kind.name, Tier: caps.Tier.String(), Engine: caps.Engine, Runtimes: caps.Runtimes, Details: caps.Details, Missing: caps.Missing}
 }

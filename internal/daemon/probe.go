@@ -66,6 +66,9 @@ func checkSandbox(ctx context.Context, d driver, s *Settings) []Check {
 	}
 	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
 	checks := []Check{check}
+	for _, m := range c.Missing {
+		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
+	}
 	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})

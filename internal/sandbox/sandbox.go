@@ -26,6 +26,7 @@ type Capabilities struct {
 	Runtimes []string          `json:"runtimes"` // what Cmd.Args[0] may be: "js"
 	Engine   string            `json:"engine"`   // name and version of what runs the guest, for people
 	Details  map[string]string `json:"details,omitempty"`
+	Missing  []string          `json:"missing,omitempty"` // protections that are not armed on this host, and what stands in for them
 }
 
 // A Spec is what a sandbox is made for. A zero limit means the driver's default, never "none".

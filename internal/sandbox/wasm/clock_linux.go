@@ -9,6 +9,9 @@ import (
 // cpuClockName says what bounds the CPU time of a guest.
 const cpuClockName = "CPU time of the guest's thread"
 
+// missing are the protections that this platform lacks.
+var missing []string
+
 // A cpuClock tells how much CPU time one thread has used. Any thread of the process may read it.
 type cpuClock int32
 

@@ -248,6 +248,9 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 			"cpu":     cpuClockName,
 			"imports": "clock, randomness, one stream; no files, no network, no modules",
 		},
+		Missing: append([]string{
+			"a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them",
+		}, missing...),
 	}, nil
 }
 
