@@ -125,6 +125,9 @@ func ways(t *tokens, m *module) []way {
 	if at := lastLiteral(t, false); at >= 0 {
 		out = append(out, way{in: m.literal(t, at)})
 	}
+	if at := lastConstant(t); at >= 0 {
+		out = append(out, way{in: m.constant(t, at)})
+	}
 	out = append(out, way{in: m.input(t, false)})
 	if m.bare {
 		out = append(out, way{m.input(t, true), true})
