@@ -12,13 +12,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// notFound says that path names no tool, what is nearest, and how its upstream is.
+// notFound says that path names no tool, what is nearest, and how its upstream is. Of an upstream that never told its
+// tools nobody knows whether it has the one that is asked for: then the error is that it can't be reached.
 func (v *View) notFound(path string) *tool.Error {
 	asked := strings.TrimPrefix(path, "tools.")
 	space, _, dotted := strings.Cut(asked, ".")
 	u, rest := v.upstreamOf(asked)
+	kind := tool.NotFound
 	var msg string
 	switch {
+	case u != nil && rest != "" && len(u.entries) == 0 && u.troubled():
+		kind, msg = tool.Unavailable, fmt.Sprintf("the tools of upstream %q are not known", u.name)
 	case u != nil && rest == "":
 		msg = fmt.Sprintf("%s is an upstream, not a tool", quoteShort(asked))
 	case u != nil:
@@ -28,7 +32,7 @@ func (v *View) notFound(path string) *tool.Error {
 	default:
 		msg = "no tool " + quoteShort(path)
 	}
-	if near := v.nearest(asked, u); len(near) > 0 {
+	if near := v.nearest(asked, u); len(near) > 0 && kind == tool.NotFound {
 		msg += "; did you mean " + orList(near) + "?"
 	} else {
 		msg += "."
@@ -36,11 +40,14 @@ func (v *View) notFound(path string) *tool.Error {
 	if u == nil {
 		u = v.nearUpstream(space)
 	}
-	if u != nil && u.health.State != tool.Ready && u.health.State != "" {
+	if u != nil && u.troubled() {
 		msg += " " + healthLine(u) + "."
 	}
-	return &tool.Error{Kind: tool.NotFound, Msg: msg + " Use search to find tools by what they do."}
+	return &tool.Error{Kind: kind, Msg: msg + " Use search to find tools by what they do."}
 }
+
+// troubled says whether an upstream is anything but ready.
+func (u *upstream) troubled() bool { return u.health.State != tool.Ready && u.health.State != "" }
 
 // upstreamOf gives the upstream that path begins with, the longest name first, and what comes after it.
 func (v *View) upstreamOf(path string) (u *upstream, rest string) {

@@ -69,7 +69,6 @@ func TestNotFound(t *testing.T) {
 		{"list_issues", "did you mean github.list_issues?"},
 		{"tools.github.creat_issue", "did you mean github.create_issue"},
 		{"slack.sendMessage", `did you mean slack.post_message?`},
-		{"linear.list_issues", "upstream \"linear\": needs sign-in (401 from[31m it), run `biplane connect linear`."},
 		{"github", `"github" is an upstream, not a tool`},
 		{"zzz.qqq", `no tool "zzz.qqq": there is no upstream "zzz". Use search`},
 		{"", `no tool ""`},
@@ -79,6 +78,11 @@ func TestNotFound(t *testing.T) {
 		if kindOf(err) != tool.NotFound || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.40s: got %v\nwant %s", test.path, err, test.want)
 		}
+	}
+	_, err := v.Resolve("linear.list_issues")
+	const want = "the tools of upstream \"linear\" are not known. upstream \"linear\": needs sign-in (401 from[31m it), run `biplane connect linear`."
+	if kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), want) {
+		t.Errorf("a tool of an upstream that never told its tools: got %v\nwant %s", err, want)
 	}
 }
 
