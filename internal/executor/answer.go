@@ -87,8 +87,12 @@ func (r *run) conclude(err error) {
 func (r *run) unawaited(ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
+	stopped := 0
 	for _, id := range ids {
 		n, ok := r.ids[id]
+		if ok && strings.HasPrefix(r.exec.Calls[n].Error, "canceled") {
+			stopped++
+		}
 		if ok && !seen[r.exec.Calls[n].Tool] {
 			seen[r.exec.Calls[n].Tool] = true
 			names = append(names, r.exec.Calls[n].Tool)
@@ -101,8 +105,12 @@ func (r *run) unawaited(ids []int64) string {
 	if len(names) > 5 {
 		names, more = names[:5], ", …"
 	}
-	return fmt.Sprintf("not awaited by the program: %s (%s%s); they were awaited at its end: write await, or await Promise.all([...])",
-		count(len(ids), "call"), strings.Join(names, ", "), more)
+	outcome := "they were awaited at its end"
+	if stopped > 0 {
+		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
+	}
+	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
+		count(len(ids), "call"), strings.Join(names, ", "), more, outcome)
 }
 
 // blocks makes the content of the answer.

@@ -77,8 +77,12 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	var err error
 	select {
 	case r.slots <- struct{}{}:
-		res, err = r.through(path, c.Args)
+		if err = r.begun(); err == nil {
+			res, err = r.through(path, c.Args)
+		}
 		<-r.slots
+	case <-r.over:
+		err = errNotMade
 	case <-r.ctx.Done():
 		err = context.Cause(r.ctx)
 	}
@@ -111,6 +115,20 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	r.answers -= len(value)
 	r.settle()
 	r.mu.Unlock()
+}
+
+// errNotMade is how a call ends that still waited for its turn when the program ended.
+var errNotMade = tool.Errorf(tool.Canceled, "not made: the program ended before its turn came")
+
+// begun reports whether a call whose turn has come may still be made: not when the program has ended meanwhile, since
+// nobody would know of it.
+func (r *run) begun() error {
+	select {
+	case <-r.over:
+		return errNotMade
+	default:
+		return nil
+	}
 }
 
 // outcome gives what a call comes to inside the program: a value, or an error.

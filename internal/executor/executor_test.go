@@ -164,8 +164,8 @@ func TestStacksOfTheProgram(t *testing.T) {
 	if failed || len(texts) < 2 {
 		t.Fatal(texts)
 	}
-	holds(t, texts[0], `"Error: s\n    at f (program.js:4:13)\n    at `, `(program.js:8:`, `"at (program.js:1:1)"`)
-	holds(t, texts[1], "seen Error: s\n    at f (program.js:4:13)\n")
+	holds(t, texts[0], "\"Error: s\\n    at f (program.js:4:17)\\n    at ", `(program.js:8:`, `"at (program.js:1:1)"`)
+	holds(t, texts[1], "seen Error: s\n    at f (program.js:4:17)\n")
 }
 
 func TestManyNotes(t *testing.T) {

@@ -96,7 +96,13 @@ const maxListed = 20
 // callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did.
 func callsMade(calls []CallRecord) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(calls)))
+	made := len(calls)
+	for i := range calls {
+		if calls[i].Error == errNotMade.Msg {
+			made--
+		}
+	}
+	fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(made))
 	for i, c := range calls {
 		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
 			if i == maxListed*3/4 {
@@ -108,7 +114,9 @@ func callsMade(calls []CallRecord) string {
 		if c.Error != "" {
 			first, _, _ := strings.Cut(c.Error, "\n")
 			outcome = "failed: " + cut(first, 200)
-			if strings.HasPrefix(c.Error, "canceled") || strings.HasPrefix(c.Error, "timed out") {
+			if c.Error == errNotMade.Msg {
+				outcome = c.Error
+			} else if strings.HasPrefix(c.Error, "canceled") || strings.HasPrefix(c.Error, "timed out") {
 				outcome = cut(first, 200) + " (whether it took effect is not known)"
 			}
 		}

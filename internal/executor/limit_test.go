@@ -432,3 +432,24 @@ func TestOddPaths(t *testing.T) {
 		t.Errorf("calls that can't be were recorded: %q", texts)
 	}
 }
+
+// The limit that ended a program is what is told, whatever its calls come to afterwards.
+func TestLimitWithCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 100 * time.Millisecond })
+	holds(t, r.failure(`box.never(); await box.text(); for (;;);`), "CPU time", "box.never {} -> canceled")
+}
+
+// Calls that wait for their turn when the program fails are not made, and the agent is told.
+func TestCallsAfterTheEnd(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Concurrency = 2 })
+	text := r.failure(`const all = [box.fail()];
+		for (let i = 0; i < 10; i++) all.push(box.wait({ ms: 2000 }));
+		await Promise.all(all)`)
+	holds(t, text, "no such record", "3 calls were made before", `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.calls); n > 4 {
+		t.Errorf("%d calls came through the door", n)
+	}
+}

@@ -32,6 +32,7 @@ type run struct {
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
 	timeout   time.Duration
+	over      chan struct{} // closed when the program has ended: no call begins any more
 	done      chan struct{} // closed when answer is there
 	answered  *tool.Result  // set before done is closed
 	stream    *stream
@@ -70,7 +71,7 @@ type run struct {
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
 		x: x, id: newID("ex_"), principal: principal, timeout: a.timeout, left: a.timeout,
-		done: make(chan struct{}), slots: make(chan struct{}, x.cfg.Limits.Concurrency), ids: map[int64]int{},
+		over: make(chan struct{}), done: make(chan struct{}), slots: make(chan struct{}, x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that brought it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -178,18 +179,23 @@ func (r *run) drive(box sandbox.Sandbox) error {
 	r.running = false
 	end := r.end
 	r.mu.Unlock()
+	if err != nil && r.ctx.Err() != nil {
+		err = context.Cause(r.ctx) // before lastCalls cancels what is left
+	}
 	_ = r.stream.Close()
+	close(r.over)
 	r.lastCalls(err == nil && end != nil)
 	switch {
 	case end != nil:
 		return nil
-	case err != nil && r.ctx.Err() != nil:
-		return context.Cause(r.ctx)
 	case err != nil:
 		return err
 	}
 	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
 }
+
+// errEnded is how a call ends that went on for longer after the program's end than anybody waits.
+var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
 
 // lastCalls waits for the calls that are still under way: they were made, so their outcome should be known.
 func (r *run) lastCalls(well bool) {
@@ -198,7 +204,7 @@ func (r *run) lastCalls(well bool) {
 		wait = 0
 	}
 	timer := time.AfterFunc(wait, func() {
-		r.cancel(tool.Errorf(tool.Canceled, "canceled: the program had ended"))
+		r.cancel(errEnded)
 	})
 	r.calls.Wait()
 	timer.Stop()
