@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -218,12 +219,19 @@ func TestTakeover(t *testing.T) {
 	waitFor(t, "the upstreams are gone", func() bool { return stubs(dir) == 0 })
 }
 
-// TestInterrupt interrupts a program in the middle of a call: all that was started is gone.
+// TestInterrupt interrupts a program in the middle of a call, by the keyboard and by the end of the terminal: all that
+// was started is gone.
 func TestInterrupt(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) { interrupt(t, sig) })
+	}
+}
+
+func interrupt(t *testing.T, sig os.Signal) {
 	dir := folder(t)
 	p := start(t, dir, "run", "-c", "console.log('begun'); await callTool('stub.sleep', { ms: 600000 })", "--log-level", "info")
 	waitFor(t, "the upstream runs", func() bool { return stubs(dir) == 1 })
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := p.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)

@@ -85,10 +85,14 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Main runs the command that the arguments name, and gives the exit code. An interrupt ends what is under way, cleanly;
-// a second one ends the process.
+// Main runs the command that the arguments name, and gives the exit code. An interrupt, or the end of the terminal, ends
+// what is under way, cleanly; a second one ends the process.
 func Main(p Process) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second one has its usual effect
 	a := &app{Process: p}
