@@ -91,7 +91,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	default:
 		return s.failure(req, tool.Errorf(tool.Limit, "%d calls are under way, which is the most: wait for some to end", cap(s.calls)))
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := withoutCause(ctx)
 	defer cancel()
 	if c := clientOf(ctx); c != nil {
 		defer context.AfterFunc(c.ctx, cancel)()
@@ -129,6 +129,14 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		return s.failure(req, tool.Errorf(tool.Unavailable, "tool %s answered with something that is not a result", c.Path))
 	}
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
+}
+
+// withoutCause gives a context that ends when ctx does, but not with its cause: that is the SDK's own affair, for
+// example io.EOF where the client has gone, and says nothing about the call.
+func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	return out, func() { stop(); cancel() }
 }
 
 // resolve finds the tool that a name means; nil where only the door can say.

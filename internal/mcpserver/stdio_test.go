@@ -65,6 +65,9 @@ func TestStdioEndsWithItsContext(t *testing.T) {
 	d.handle("up.echo", func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		close(started)
 		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			t.Errorf("the call ends because of %v", cause)
+		}
 		close(over)
 		return nil, ctx.Err()
 	})
