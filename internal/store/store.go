@@ -75,7 +75,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	}
 	s.write.SetMaxOpenConns(1)
 	if err := migrate(ctx, s.write); err != nil {
-		return nil, err
+		return nil, unopened(path, err)
 	}
 	if s.writer, err = startWriter(ctx, s.write); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
@@ -188,6 +188,17 @@ func code(err error) int {
 		return e.Code()
 	}
 	return 0
+}
+
+// unopened says what to do about a database that can't be made or opened.
+func unopened(path string, err error) error {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away, or give another data folder with --data-dir: %w", path, err)
+	case sqlite3.SQLITE_FULL:
+		return failure(err)
+	}
+	return err
 }
 
 // failure makes an error of the database one for people.

@@ -239,6 +239,18 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
+func TestNoDatabase(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "biplane.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("something else\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err == nil || !strings.Contains(err.Error(), path+" is damaged, or is no database: move it away") {
+		t.Fatal(err)
+	}
+}
+
 // BenchmarkAudit is what the record costs a program that makes 100 calls at once: the time until all are begun and
 // ended.
 func BenchmarkAudit(b *testing.B) {
