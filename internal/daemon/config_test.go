@@ -238,7 +238,7 @@ func TestShownHidesSecrets(t *testing.T) {
 mcpServers:
   a:
     command: x
-    args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret"]
+    args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret", "-H", "Authorization: Bearer s3cret", "x-api-key:s3cret"]
     env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}", F: "s3cret:-}", G: "${TOKEN}s3cret}", H: "${NONE:-}" }
   b: { url: "https://s3cret@h/mcp?s3cret", headers: { Authorization: "Bearer ${TOKEN}", X-Key: s3cret, Y: "Bearer s3cret" } }
 `)

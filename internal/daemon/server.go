@@ -258,6 +258,10 @@ func shownArgs(n *node) []string {
 			s = flag + "=" + hide(value)
 		case strings.Contains(s, "://"):
 			s = shownURL(e)
+		default: // a header, whatever the flag before it is called: Authorization: Bearer ...
+			if name, value, ok := strings.Cut(s, ":"); ok && secretName(name) {
+				s = name + ": " + hide(strings.TrimSpace(value))
+			}
 		}
 		next = strings.HasPrefix(e.text, "-") && !has && secretName(e.text)
 		out = append(out, s)
