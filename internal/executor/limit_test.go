@@ -372,15 +372,18 @@ func TestReadResultBounds(t *testing.T) {
 // A program that asks for far more than it reads must not make the host hold it all.
 func TestReadResultFlood(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 2 * time.Second })
-	h := r.kept(`return "x".repeat(8e6)`)
+	h := r.kept(`return "x".repeat(3e6)`)
 	peak := heapPeak(t, func() {
-		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 3000; i++) readResult(%q).catch(() => {}); for (;;);`, h)), "CPU time")
+		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 1500; i++) readResult(%q).catch(() => {}); for (;;);`, h)), "CPU time")
 	})
 	if peak > 300<<20 {
 		t.Errorf("the heap grew by %d MiB", peak>>20)
 	}
-	if got := r.value(fmt.Sprintf(`const all = await Promise.allSettled(Array.from({ length: 30 }, () => readResult(%q).then((s) => s.length)));
-		return all.map((x) => x.value ?? x.reason.kind).every((x) => x === 8e6 || x === "limit")`, h)); got != "true" {
+	r = newRig(t, standard(), nil)
+	h = r.kept(`return "x".repeat(3e6)`)
+	got := r.value(fmt.Sprintf(`const all = await Promise.allSettled(Array.from({ length: 20 }, () => readResult(%q).then((s) => s.length)));
+		return all.map((x) => x.value ?? x.reason.kind).filter((x) => x !== 3e6 && x !== "limit")`, h))
+	if got != "[]" {
 		t.Errorf("many at once: %s", got)
 	}
 }

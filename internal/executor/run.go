@@ -179,7 +179,7 @@ func (r *run) drive(box sandbox.Sandbox) error {
 	r.running = false
 	end := r.end
 	r.mu.Unlock()
-	if err != nil && r.ctx.Err() != nil {
+	if end == nil && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // before lastCalls cancels what is left
 	}
 	_ = r.stream.Close()
@@ -290,6 +290,9 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		r.emit(m.Emit.Handle)
 		return nil
 	case m.Done != nil, m.Fail != nil:
+		if r.ctx.Err() != nil { // what stopped the program is what counts, not what it made of its calls' end
+			return context.Cause(r.ctx)
+		}
 		r.mu.Lock()
 		r.end = m
 		r.mu.Unlock()
