@@ -61,6 +61,7 @@ var heavy = map[string][]string{
 	"modernc.org/sqlite":                      {"store", "demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
+	"github.com/prometheus/":                  {"daemon"},
 }
 
 // A source is one Go file of ours that isn't generated.

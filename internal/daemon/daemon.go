@@ -53,6 +53,7 @@ type Daemon struct {
 	upstreams *upstreams
 	executor  *executor.Executor
 	index     *index
+	metrics   *metrics
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
 	socket    net.Listener
@@ -113,17 +114,19 @@ func (d *Daemon) assemble() (err error) {
 	if d.upstreams, err = newUpstreams(s, d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
 		return err
 	}
-	door, err := gateway.New(gateway.Config{
+	gate, err := gateway.New(gateway.Config{
 		Catalog: d.catalog, Policy: policy.Open(s.Sandbox.Tier), Approval: &approval.Gate{},
 		Audit: audit.New(audit.Config{Store: d.store.Audit(), Log: d.log}), Log: d.log,
 	})
 	if err != nil {
 		return err
 	}
-	d.index = &index{door: door, catalog: d.catalog, ready: d.upstreams.ready}
+	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
+	door := d.metrics.counted(gate)
+	d.index = &index{door: gate, catalog: d.catalog, ready: d.upstreams.ready}
 	d.executor, err = executor.New(executor.Config{
 		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View}),
-		Files: d.index.tree, Log: d.log,
+		Files: d.index.tree, Ended: d.metrics.ended, Log: d.log,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
 		},
@@ -142,7 +145,7 @@ func (d *Daemon) assemble() (err error) {
 }
 
 // edges makes what agents and people speak to.
-func (d *Daemon) edges(door *gateway.Gateway, own []*tool.Tool) {
+func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	local := identity.Local()
 	d.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
@@ -151,7 +154,7 @@ func (d *Daemon) edges(door *gateway.Gateway, own []*tool.Tool) {
 	})
 	d.http = httpapi.New(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Ready: d.ready, Principal: local, MCP: d.mcp.Handler(), Log: d.log,
+		Ready: d.ready, Principal: local, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error { return d.mcp.ServeStdio(ctx, rw, rw) },
 	})
 }

@@ -151,6 +151,15 @@ func (u *upstreams) settle(name string) {
 	}
 }
 
+// states says how each upstream is.
+func (u *upstreams) states() map[string]tool.State {
+	out := make(map[string]tool.State, len(u.sources))
+	for _, s := range u.sources {
+		out[s.up.Name()] = s.up.Snapshot().Health.State
+	}
+	return out
+}
+
 // ready waits until all upstreams are past their first connection, or the time for that is over.
 func (u *upstreams) ready(ctx context.Context) {
 	select {

@@ -37,6 +37,9 @@ func (r *run) finish(err error) {
 	r.mu.Unlock()
 	r.answered = res
 	r.x.history.finish(r, size)
+	if r.x.cfg.Ended != nil {
+		r.x.cfg.Ended(e)
+	}
 	close(r.done)
 }
 

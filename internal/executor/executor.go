@@ -47,7 +47,7 @@ type Limits struct {
 	Console      int           // bytes of console lines kept; default 256 KiB
 	OutputTokens int           // tokens of a value that the agent is shown; default 6,000
 	Kept         int           // finished executions kept; default 256
-	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 256 MiB
+	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 64 MiB
 	KeptFor      time.Duration // how long; default 1 h
 }
 
@@ -59,6 +59,7 @@ type Config struct {
 	Files        func() map[string]string // the read-only files of a program, path (as "tools/github/index.ts") to content; may be nil
 	Limits       Limits
 	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
+	Ended        func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
 	Log          *slog.Logger     // default slog.Default()
 	Now          func() time.Time // default time.Now
 }
@@ -144,6 +145,9 @@ func (x *Executor) Execution(id string) (*Execution, bool) {
 	return r.snapshot(), true
 }
 
+// Load says how many executions are running, and how many wait for their turn.
+func (x *Executor) Load() (running, queued int) { return x.queue.load() }
+
 func (l Limits) complete() Limits {
 	def(&l.Timeout, time.Minute)
 	def(&l.MaxTimeout, 10*time.Minute)
@@ -158,7 +162,7 @@ func (l Limits) complete() Limits {
 	def(&l.Console, 256<<10)
 	def(&l.OutputTokens, 6000)
 	def(&l.Kept, 256)
-	def(&l.KeptBytes, 256<<20)
+	def(&l.KeptBytes, 64<<20)
 	def(&l.KeptFor, time.Hour)
 	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
 	return l

@@ -10,7 +10,8 @@ import (
 // A queue bounds how many executions are under way. Where they wait, principals take turns, so that one with a
 // hundred programs doesn't keep another's only one waiting.
 type queue struct {
-	max int // waiting at most
+	slots int // under way at most
+	max   int // waiting at most
 
 	mu      sync.Mutex
 	free    int
@@ -20,7 +21,7 @@ type queue struct {
 }
 
 func newQueue(slots, waiting int) *queue {
-	return &queue{max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
+	return &queue{slots: slots, max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
 }
 
 // enter waits for a slot until ctx is done. A nil error means that leave must follow.
@@ -60,6 +61,13 @@ func (q *queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.next()
+}
+
+// load says how many are under way, and how many wait.
+func (q *queue) load() (under, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slots - q.free, q.length
 }
 
 // next hands a free slot to whoever's turn it is. q.mu is held.

@@ -35,9 +35,10 @@ type Config struct {
 	Ready     func() error // why the process can't do its work yet; nil when it can
 	Principal tool.Principal
 
-	MCP   http.Handler                                           // at /mcp; nil: none
-	Stdio func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
-	Log   *slog.Logger                                           // nil: none
+	MCP     http.Handler                                           // at /mcp; nil: none
+	Metrics http.Handler                                           // at /metrics; nil: none
+	Stdio   func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
+	Log     *slog.Logger                                           // nil: none
 }
 
 // An Index answers what there is.
@@ -107,6 +108,7 @@ type route struct {
 var routes = []route{
 	{"GET /healthz", anyone, (*Server).healthz},
 	{"GET /readyz", anyone, (*Server).readyz},
+	{"GET /metrics", user, (*Server).metrics},
 	{"GET /{$}", user, (*Server).home},
 	{"GET " + api.Prefix + "/status", user, (*Server).status},
 	{"GET " + api.Prefix + "/upstreams", user, (*Server).upstreams},

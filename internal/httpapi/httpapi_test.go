@@ -60,7 +60,8 @@ func server(t *testing.T, err error) *httpapi.Server {
 			}
 			return x, true
 		},
-		Ready: func() error { return err },
+		Ready:   func() error { return err },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
 		Stdio: func(_ context.Context, rw io.ReadWriteCloser) error {
 			line, _ := bufio.NewReader(rw).ReadString('\n')
 			_, err := io.WriteString(rw, "got "+line)
@@ -81,6 +82,10 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/healthz", "", "", 200, "ok"},
 		{"GET", "/readyz", "", "", 200, "ready"},
 		{"GET", "/", "", "", 200, "Biplane v1"},
+		{"GET", "/metrics", "", "", 200, "calls 7"},
+		{"POST", "/metrics", "{}", "", 404, "nothing is at"},
+		{"GET", "/metrics", "", "Host: evil.example", 403, "not served here"},
+		{"GET", "/metrics", "", "Origin: https://evil.example", 403, "not served here"},
 		{"GET", "/api/v1/status", "", "", 200, `"version":"v1"`},
 		{"GET", "/api/v1/upstreams", "", "", 200, `[]`},
 		{"GET", "/api/v1/tools", "", "", 200, `"path":"a.b"`},
@@ -125,6 +130,16 @@ func TestRoutes(t *testing.T) {
 				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.want)
 			}
 		})
+	}
+}
+
+func TestNoMetrics(t *testing.T) {
+	s := httpapi.New(httpapi.Config{})
+	defer s.Close()
+	w := httptest.NewRecorder()
+	s.Socket().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 404 {
+		t.Error(w.Code, w.Body)
 	}
 }
 

@@ -21,9 +21,18 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ready\n")
 }
 
+// metrics gives the figures that a Prometheus server collects.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Metrics == nil {
+		fail(w, tool.Errorf(tool.NotFound, "no metrics are kept here"))
+		return
+	}
+	s.cfg.Metrics.ServeHTTP(w, r)
+}
+
 // home says what is where.
 func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
-	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\n\nThe console is not part of this build yet.\n",
+	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\n\nThe console is not part of this build yet.\n",
 		s.cfg.Status().Version, api.Prefix))
 }
 
