@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -167,10 +168,21 @@ func (r *reader) settings(root *node, s *Settings) {
 		"folders":    later("folders"),
 		"mode":       func(n *node) { s.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { s.Policy = r.policy(n) },
-		"listen":     func(n *node) { s.Listen = r.text(n, "listen") },
+		"listen":     func(n *node) { s.Listen = r.listen(n) },
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 	})
+}
+
+func (r *reader) listen(n *node) string {
+	addr := r.text(n, "listen")
+	if addr == "" {
+		return ""
+	}
+	if err := httpapi.CheckListen(addr); err != nil {
+		r.wrong(n, "%s", err)
+	}
+	return addr
 }
 
 func (r *reader) policy(n *node) string {

@@ -85,6 +85,10 @@ func TestConfigErrors(t *testing.T) {
 		want             []string // each problem, in order
 	}{
 		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n", []string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
+		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`, []string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
+		{"far from any", "b.yaml", "mode: fast\n", []string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
+		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80: there is no sign-in yet`}},
+		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
 			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
 		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-only\n", []string{

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -201,7 +202,7 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 	for _, w := range words {
 		known[w] = nil
 	}
-	r.wrong(n, "%s is one of %s, not %q%s", what, strings.Join(words, ", "), s, suggest(s, known))
+	r.wrong(n, "%s is one of %s, not %q%s", what, strings.Join(words, ", "), s, nearest(s, known))
 	return words[0]
 }
 
@@ -253,15 +254,26 @@ func clip(s string) string {
 	return s
 }
 
-// suggest names the key nearest to name, if one is near, else all of them when they are few.
+// elsewhere are the names that clients' files have for keys of ours.
+var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers", "mcp": "mcpServers"}
+
+// suggest names the key nearest to name, if one is near, else all of them.
 func suggest(name string, known key) string {
-	names := make([]string, 0, len(known))
-	for k := range known {
-		names = append(names, k)
+	if near := nearest(name, known); near != "" {
+		return near
 	}
-	slices.Sort(names)
+	return ": it may have " + strings.Join(namesOf(known), ", ")
+}
+
+func namesOf(known key) []string { return slices.Sorted(maps.Keys(known)) }
+
+// nearest names the key that name may have been meant to be; "" where none is near.
+func nearest(name string, known key) string {
+	if k := elsewhere[name]; k != "" && known[k] != nil {
+		return fmt.Sprintf(": did you mean %q?", k)
+	}
 	best, bestD := "", max(2, len(name)/3)+1
-	for _, k := range names {
+	for _, k := range namesOf(known) {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestD {
 			best, bestD = k, d
 		}
@@ -269,7 +281,7 @@ func suggest(name string, known key) string {
 	if best != "" {
 		return fmt.Sprintf(": did you mean %q?", best)
 	}
-	return ": it may have " + strings.Join(names, ", ")
+	return ""
 }
 
 // distance is how many characters must be changed, added, left out or swapped with the next to make b of a.

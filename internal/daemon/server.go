@@ -74,7 +74,7 @@ func (r *reader) servers(n *node, dir string) []Server {
 		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
 			r.wrong(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clip(name))
 		case name == "biplane":
-			r.wrong(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one")
+			r.wrong(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one; if this entry starts biplane itself, leave it out here, and keep it in the client's own file")
 		default:
 			if v.kind != mapNode {
 				r.wrong(v, "mcpServers.%s must be a map with a command or a url, not %s", name, v.kind)
