@@ -4,7 +4,8 @@
 declare function callTool<T = unknown>(path: string, args?: unknown): Promise<T>;
 
 /** Finds tools, as the search tool does: the matching tools with their typed calls, as text. */
-declare function search(query: string, options?: { limit?: number; detail?: "brief" | "full" }): Promise<string>;
+declare function search(query?: string, options?: { limit?: number; detail?: "brief" | "full" }): Promise<string>;
+declare function search(args: { query?: string; limit?: number; detail?: "brief" | "full" }): Promise<string>;
 
 /** Reads on in a result of an earlier program that was too large to give whole, by the handle that it was kept under. */
 declare function readResult(handle: string, options?: { offset?: number; limit?: number }): Promise<unknown>;

@@ -241,6 +241,10 @@ func TestTools(t *testing.T) {
 	if !strings.Contains(k.calls[0].Stack, "(program.js:1:") {
 		t.Errorf("stack %q", k.calls[0].Stack)
 	}
+	k = run(t, `await search({ query: "y", detail: "brief" }); await search()`)
+	if len(k.calls) != 2 || string(k.calls[0].Args) != `{"query":"y","detail":"brief"}` || string(k.calls[1].Args) != `{"query":""}` {
+		t.Errorf("calls %+v", k.calls)
+	}
 }
 
 func TestValues(t *testing.T) {

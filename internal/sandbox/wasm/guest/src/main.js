@@ -21,7 +21,7 @@ import "./modules.js";
 import "./unshim.js";
 
 const idle = 0, running = 1, draining = 2;
-const grace = 10_000;    // ms that a run waits for calls which the program has looked at and not waited for
+const grace = 40_000;    // ms that a run waits for calls which the program has looked at and not waited for
 const maxMessage = 64 * 1024;
 const maxRejections = 10;
 

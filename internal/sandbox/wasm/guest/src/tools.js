@@ -77,7 +77,9 @@ export function setNamespaces(all) {
 
 global("callTool", (path, ...args) => { return callTool(path, args.length > 0 ? args[0] : undefined, args.length); });
 
+// search("words", { limit }), or search({ query, limit }) as the tool itself is called.
 global("search", function search(query, options) {
+  if (query !== null && typeof query === "object") return callTool("biplane.search", query, 1);
   const args = create(null);
   if (options !== null && typeof options === "object") {
     const own = keys(options);
