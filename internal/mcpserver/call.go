@@ -85,6 +85,10 @@ func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.Ra
 
 // callTool answers tools/call.
 func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
+	if !s.enter() {
+		return s.failure(req, tool.Errorf(tool.Unavailable, notTaken))
+	}
+	defer s.leave()
 	select {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
@@ -93,6 +97,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	}
 	ctx, cancel := withoutCause(ctx)
 	defer cancel()
+	defer context.AfterFunc(s.cutting, cancel)()
 	if c := clientOf(ctx); c != nil {
 		defer context.AfterFunc(c.ctx, cancel)()
 	}
@@ -115,7 +120,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	res, err := s.cfg.Door.Call(ctx, c)
 	notify.close()
 
-	if err != nil {
+	if err = s.ended(err); err != nil {
 		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + e.Msg}
 		}

@@ -92,8 +92,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.busy(w, fmt.Sprintf("%d requests are under way, which is the most: try again", cap(h.slots)))
 		return
 	}
-	if h.srv.ctx.Err() != nil {
-		h.busy(w, "the server is closing")
+	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.stopping() {
+		h.busy(w, "biplane is stopping")
 		return
 	}
 	p := h.srv.cfg.Local
@@ -134,6 +134,11 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()
 		refuse(w, http.StatusBadRequest, e.id, bad.Code, bad.Message)
 		return false
 	}
+	leave, ok := h.enter(w, e)
+	if !ok {
+		return false
+	}
+	defer leave()
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(h.versions, version) && (e.version == "" || e.version == version) {
 		h.unsupported(w, e, version)
@@ -154,6 +159,25 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()
 		return false
 	}
 	return h.inSession(w, r, e, p, gone)
+}
+
+// enter notes that the request for a call is under way, until leave; or it answers that nothing is taken any more.
+// Notifications are: they may be about a call under way.
+func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
+	switch {
+	case e.id == nil || e.method == "":
+		return func() {}, true
+	case e.method == "tools/call":
+		if h.srv.enter() {
+			return h.srv.leave, true
+		}
+	case !h.srv.stopping():
+		return func() {}, true
+	}
+	hangUp(w)
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, e.id, jsonrpc.CodeInternalError, notTaken)
+	return nil, false
 }
 
 type argumentsKey struct{}

@@ -96,12 +96,17 @@ type Server struct {
 	tokens    tokenCounter
 	http      *handler
 
-	ctx    context.Context // done when Close begins
-	cancel context.CancelFunc
+	ctx     context.Context // done when Close begins
+	cancel  context.CancelFunc
+	cutting context.Context // done when Drain ends what is left of the calls
+	cut     context.CancelFunc
+	idle    chan struct{} // closed when no call is under way, and none will be
 
-	mu     sync.Mutex
-	closed bool
-	stdio  sync.WaitGroup // connections; none is added once closed is set
+	mu       sync.Mutex
+	closed   bool
+	draining bool           // no more calls are taken
+	under    int            // calls, and messages that ask for one, under way
+	stdio    sync.WaitGroup // connections; none is added once closed is set
 }
 
 // New makes a Server. It starts nothing that needs closing before the first connection.
@@ -111,12 +116,14 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Log,
 		builtin: map[string]*tool.Tool{},
 		calls:   make(chan struct{}, cfg.Limits.Calls),
+		idle:    make(chan struct{}),
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
 		s.defs = append(s.defs, definition(t.Name, t))
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.cutting, s.cut = context.WithCancel(s.ctx)
 	s.stateful, s.stateless = s.newSDK(), s.newSDK()
 	s.http = newHandler(s)
 	return s
@@ -203,7 +210,8 @@ func (s *Server) ToolsChanged() {
 	}
 }
 
-// Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come later are refused.
+// Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come later are refused. Whoever
+// waits for a call gets no answer: Drain comes first where that matters.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

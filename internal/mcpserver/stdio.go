@@ -32,7 +32,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	defer s.stdio.Done()
 	ctx, gone := s.withClient(ctx, s.cfg.Local)
 	defer gone()
-	c := newConn(in, out, s.cfg.Limits)
+	c := newConn(in, out, s)
+	defer c.forget()
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {
 		c.Close()
@@ -59,6 +60,7 @@ func (t transport) Connect(context.Context) (mcp.Connection, error) { return t.c
 
 // A conn is a connection over lines.
 type conn struct {
+	srv    *Server
 	in     io.Reader
 	limits Limits
 	lines  chan line     // from the reading goroutine; closed after the last line
@@ -70,7 +72,7 @@ type conn struct {
 	out     io.Writer
 
 	mu      sync.Mutex
-	pending map[any]bool // ids of calls not answered yet
+	pending map[any]bool // ids of requests not answered yet; true: of one that calls a tool
 }
 
 type line struct {
@@ -78,9 +80,9 @@ type line struct {
 	long bool // it was longer than a message may be, and is not in text
 }
 
-func newConn(in io.Reader, out io.Writer, l Limits) *conn {
+func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 	c := &conn{
-		in: in, out: out, limits: l,
+		srv: s, in: in, out: out, limits: s.cfg.Limits,
 		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
 		pending: map[any]bool{},
 	}
@@ -166,9 +168,11 @@ func (c *conn) decode(l line) jsonrpc.Message {
 		c.reject(e.id, jsonrpc.CodeInvalidRequest, "message is not JSON-RPC 2.0: "+err.Error())
 		return nil
 	}
-	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() && !c.add(r.ID) {
-		c.reject(e.id, jsonrpc.CodeInvalidRequest, "a request with this id is not answered yet")
-		return nil
+	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
+		if bad := c.add(r); bad != nil {
+			c.reject(e.id, bad.Code, bad.Message)
+			return nil
+		}
 	}
 	return m
 }
@@ -199,23 +203,45 @@ func (c *conn) writeLine(b []byte) error {
 	return err
 }
 
-func (c *conn) add(id jsonrpc.ID) bool {
+// add notes a request that is to be answered, or says why it is refused.
+func (c *conn) add(r *jsonrpc.Request) *jsonrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending[id.Raw()] {
-		return false
+	if _, ok := c.pending[r.ID.Raw()]; ok {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is not answered yet"}
 	}
-	c.pending[id.Raw()] = true
-	return true
+	call := r.Method == "tools/call"
+	if call && !c.srv.enter() {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
+	}
+	c.pending[r.ID.Raw()] = call
+	return nil
 }
 
+// remove notes that a request was answered.
 func (c *conn) remove(id jsonrpc.ID) {
 	c.mu.Lock()
+	call := c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
 	c.mu.Unlock()
+	if call {
+		c.srv.leave()
+	}
 	select {
 	case c.freed <- struct{}{}:
 	default:
+	}
+}
+
+// forget gives up what was never answered, when the connection is over.
+func (c *conn) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, call := range c.pending {
+		if call {
+			c.srv.leave()
+		}
+		delete(c.pending, id)
 	}
 }
 
