@@ -44,8 +44,9 @@ var mayImport = map[string][]string{
 	"mcpserver":   {"tool", "identity"},
 	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor"},
 	"demo":        {"tool", "api", "daemon"},
+	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "sandbox", "sandbox/wasm"},
 	"daemon":      {"*"},
-	"cli":         {"api", "daemon", "demo"},
+	"cli":         {"api", "daemon", "demo", "bench"},
 	"api":         {},
 	"cmd/biplane": {"cli"},
 

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 //	status CODE COMMAND...    run a command that must exit with CODE
 //	http METHOD URL [FILE]    make a request, its answer to stdout; a unix socket's file may stand in front: FILE.sock:/path
 //	await URL                 wait until URL answers with 200
-//	gone PATTERN              wait until no process has PATTERN in its command line
+//	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
 //
 // and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does. $NODE, $EVERYTHING,
 // $FILESYSTEM and $MEMORY are a Node.js and the reference servers; [peers] says whether they are there. $PORT is free.
@@ -162,16 +162,16 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-func gone(ts *testscript.TestScript, _ bool, args []string) {
+func gone(ts *testscript.TestScript, neg bool, args []string) {
 	until(ts, "process "+args[0], func() bool {
 		procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		ts.Check(err)
 		for _, p := range procs {
 			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte(args[0])) {
-				return false
+				return neg
 			}
 		}
-		return true
+		return !neg
 	})
 }
 

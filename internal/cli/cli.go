@@ -41,6 +41,7 @@ var commands = []func(*app) *cobra.Command{
 	connectCommand,
 	configCommand,
 	doctorCommand,
+	benchCommand,
 	versionCommand,
 }
 

@@ -19,7 +19,7 @@ const protocol = "2025-11-25"
 
 const (
 	maxLine  = 1 << 20 // bytes of one message
-	maxCalls = 64      // calls under way at once
+	maxCalls = 256     // calls under way at once
 )
 
 // A handler does the work of one tool. Its value becomes the structured result and, as JSON, the text of it; a
@@ -40,12 +40,15 @@ type server struct {
 // Kinds are the servers that Serve can be: a customer database, and an API to change accounts.
 var Kinds = []string{"crm", "accounts"}
 
-// Serve is one of the demonstration's MCP servers, over stdio, on the customer database at path. It returns when in
-// ends or ctx is done.
+// Serve is one of the demonstration's MCP servers, over stdio, on the customer database at path; or, where kind is
+// Bench, the one that measurements call, which has no database. It returns when in ends or ctx is done.
 func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) error {
 	defs, tools, err := toolsOf(kind)
 	if err != nil {
 		return err
+	}
+	if kind == Bench {
+		return (&server{name: kind, defs: defs, tools: tools, out: out}).run(ctx, in)
 	}
 	db, err := openDatabase(path)
 	if err != nil {
@@ -63,6 +66,8 @@ func toolsOf(kind string) ([]json.RawMessage, map[string]handler, error) {
 	case "crm":
 	case "accounts":
 		text, tools = accountTools, accountHandlers()
+	case Bench:
+		text, tools = benchTools, benchHandlers()
 	default:
 		return nil, nil, tool.Errorf(tool.Invalid, "no demo server %q: it is one of %v", kind, Kinds)
 	}

@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/typegen"
+)
+
+// What the tools of the large catalog are made of: each verb with each thing, in ten upstreams.
+var (
+	verbs = strings.Fields("create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule")
+	items = strings.Fields(`issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
+		deployment server database table query report dashboard metric alert incident user team role permission token secret webhook workflow job task
+		project milestone sprint label contact lead deal campaign payment refund subscription shipment warehouse product`)
+	places = strings.Fields("northwind contoso fabrikam tailspin litware adatum proseware wingtip lamna relecloud")
+)
+
+// Questions as agents ask them.
+var questions = []string{
+	"open a bug report about the broken login page",
+	"create issue",
+	"who may approve a refund for a customer",
+	"schedule a meeting with the marketing team on Friday and share the agenda",
+	"fabrikam.export_report",
+	"how many servers raised an alert last week",
+}
+
+// large makes n tools, or as many as there are words for, by upstream.
+func large(n int) []catalog.Source {
+	var out []catalog.Source
+	for _, p := range places {
+		s := catalog.Source{Name: p, Health: tool.Health{State: tool.Ready}}
+		for i, v := range verbs {
+			for k, it := range items {
+				if n == 0 {
+					break
+				}
+				n--
+				other := items[(k*7+i)%len(items)]
+				s.Tools = append(s.Tools, &tool.Tool{
+					Upstream: p, Name: v + "_" + it,
+					Description: fmt.Sprintf("%s%s a %s in %s. Give the %s that it belongs to; the answer names the %s and who changed it last.", strings.ToUpper(v[:1]), v[1:], it, p, other, it),
+					InputSchema: []byte(fmt.Sprintf(`{"type":"object","required":["%s_id"],"properties":{"%s_id":{"type":"string","description":"the %s"},"%s":{"type":"string","description":"name of the %s"},"limit":{"type":"integer","minimum":1,"maximum":100},"dry_run":{"type":"boolean"}}}`,
+						it, it, it, other, other)),
+				})
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// search measures the tool search on a large catalog, the text that it answers with included.
+func (r *runner) search(ctx context.Context) ([]Figure, error) {
+	var out []Figure
+	for _, n := range []int{100, 10_000} {
+		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry) catalog.Signature {
+			code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+			return catalog.Signature{Code: code, Example: example, ResultNote: note}
+		}})
+		for _, s := range large(n) {
+			c.Set(s)
+		}
+		if have := len(c.View().Entries()); have != n {
+			return nil, fmt.Errorf("the catalog has %d tools, not %d", have, n)
+		}
+		find := c.SearchTool()
+		next := 0
+		do := func() error {
+			next++
+			return ask(ctx, find, questions[next%len(questions)])
+		}
+		first, err := repeat(ctx, 1, do)
+		if err != nil {
+			return nil, err
+		}
+		took, err := repeat(ctx, r.rounds(600), do)
+		if err != nil {
+			return nil, err
+		}
+		f := times(fmt.Sprintf("among %s tools", thousands(n)), took)
+		index := times(fmt.Sprintf("among %s tools, the first: it makes the index", thousands(n)), first[:1:1])
+		index.unlike = true
+		out = append(out, f, index)
+	}
+	return out, nil
+}
+
+// ask searches, and sees to it that something is found.
+func ask(ctx context.Context, find tool.Caller, question string) error {
+	args, err := tool.Marshal(map[string]string{"query": question})
+	if err != nil {
+		return err
+	}
+	res, err := find.Call(ctx, &tool.Call{Path: "biplane.search", Arguments: args})
+	if err != nil {
+		return err
+	}
+	if res.IsError || len(res.Raw) < 200 {
+		return fmt.Errorf("search for %q found nothing: %.200s", question, res.Raw)
+	}
+	return nil
+}
