@@ -258,14 +258,15 @@ func withTypos(set evalSet) evalSet {
 	return out
 }
 
-// TestSearchQuality prints how well search and the usual rankers do. The ranker was tuned on the development set; of the
-// others only the score was looked at. The hard queries, which avoid every word of the tool, and those with typos
-// have no bound: they show where search degrades. Nor has the second of the two sets that were written by someone who
-// had not seen the ranker: search does not reach 0.80 there.
+// TestSearchQuality prints how well search and the usual rankers do. The ranker was tuned on the development sets alone;
+// the second of them was held out once, was read when search did badly on it, and says nothing of queries to come since
+// then. Of the other sets no query was read while tuning, only the scores: a change was kept if it did not lower them
+// all in all, so they are not quite unseen. The hard queries, which avoid every word of the tool, and those with typos
+// have no bound: they show where search degrades.
 func TestSearchQuality(t *testing.T) {
 	dev, software, work, varied := readEval(t, "dev"), readEval(t, "heldout-software"), readEval(t, "heldout-work"), readEval(t, "heldout-varied")
 	last := readEval(t, "heldout-last")
-	independent, second := readEval(t, "heldout-independent"), readEval(t, "heldout-second")
+	independent, second := readEval(t, "heldout-independent"), readEval(t, "dev-second")
 	sets := []struct {
 		name string
 		set  evalSet
@@ -273,12 +274,12 @@ func TestSearchQuality(t *testing.T) {
 	}{
 		{"dev (tuned on)", dev, false},
 		{"dev, hard (tuned on)", dev.onlyHard(), false},
+		{"dev, second (tuned on)", second, false},
 		{"held out: software", software, true},
 		{"held out: work", work, true},
 		{"held out: varied", varied, false},
 		{"held out: last", last, true},
 		{"held out: independent", independent, true},
-		{"held out: second", second, false},
 		{"held out: software, typos", withTypos(software), false},
 		{"held out: work, typos", withTypos(work), false},
 		{"held out: software, hard", software.onlyHard(), false},
@@ -311,13 +312,13 @@ func TestSearchQuality(t *testing.T) {
 	t.Log(b.String())
 }
 
-// TestSearchMisses shows what the development set misses, where BIPLANE_EVAL is set.
+// TestSearchMisses shows what the development sets miss, where BIPLANE_EVAL is set.
 func TestSearchMisses(t *testing.T) {
 	if os.Getenv("BIPLANE_EVAL") == "" {
-		t.Skip("shows the misses on the development set where BIPLANE_EVAL is set")
+		t.Skip("shows the misses on the development sets where BIPLANE_EVAL is set")
 	}
 	dev := readEval(t, "dev")
-	for _, set := range []evalSet{dev, dev.onlyHard()} {
+	for _, set := range []evalSet{dev, dev.onlyHard(), readEval(t, "dev-second")} {
 		measure(set, ours(tuned()), func(q evalQuery, got []string) {
 			t.Logf("%-70s want %v got %v", q.text, q.want, got)
 		})
@@ -327,7 +328,7 @@ func TestSearchMisses(t *testing.T) {
 // The name of a tool finds it, in any spelling; with a typo, or with a word missing, it is still among the first.
 func TestSearchByName(t *testing.T) {
 	var near, all int
-	for _, name := range []string{"dev", "heldout-software", "heldout-work", "heldout-varied", "heldout-last"} {
+	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied", "heldout-last"} {
 		v := readEval(t, name).view
 		for _, e := range v.Entries() {
 			list := splitWords(e.Tool.Name)
@@ -366,7 +367,7 @@ func TestVectors(t *testing.T) {
 			t.Fatalf("word %d, %q, is not found", i, w.word(i))
 		}
 	}
-	if len(w.parts) != w.n*w.dims || w.find("") != -1 || w.find("zzzzzz") != -1 {
+	if len(w.parts) != w.n*w.dims/2 || w.find("") != -1 || w.find("zzzzzz") != -1 {
 		t.Errorf("%d words of %d dimensions have %d components", w.n, w.dims, len(w.parts))
 	}
 	like := func(a, b string) float32 { return dot(w.vector(w.find(a)), w.vector(w.find(b))) }

@@ -75,17 +75,14 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 			return right
 		}
 	}
-	if n < 0 {
+	if q.vector = x.words.meaning(word); q.vector == nil {
 		return q
 	}
-	q.vector = x.words.vector(n)
-	prior := float32(math.Log(float64(x.words.rank(n)+20)) / math.Log(40000))
-	if known {
-		q.weight *= (1 - t.Rank) + t.Rank*prior
-	} else {
-		q.weight *= prior * t.Unknown
+	q.weight *= x.words.rarity(n)
+	if !known {
+		q.weight *= t.Unknown
 	}
-	for _, n := range x.near(n, q.vector, t.NearFrom) {
+	for _, n := range x.near(word, q.vector, t.NearFrom) {
 		share := t.Near * (n.likeness - t.NearFrom) / (1 - t.NearFrom) * x.share(n.term, rarest, t)
 		q.found[n.term] = max(q.found[n.term], share)
 	}
@@ -103,7 +100,7 @@ const maxKnown = 4096
 
 // near gives the neighbours of an English word. It looks at all terms, and keeps the answer, as queries have the same
 // few words.
-func (x *index) near(word int, vector []float32, from float32) []neighbour {
+func (x *index) near(word string, vector []float32, from float32) []neighbour {
 	x.mu.Lock()
 	found, ok := x.neighbours[word]
 	x.mu.Unlock()
@@ -118,7 +115,7 @@ func (x *index) near(word int, vector []float32, from float32) []neighbour {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.neighbours == nil || len(x.neighbours) >= maxKnown {
-		x.neighbours = map[int][]neighbour{}
+		x.neighbours = map[string][]neighbour{}
 	}
 	x.neighbours[word] = found
 	return found

@@ -3,13 +3,15 @@ package catalog
 import (
 	_ "embed"
 	"math"
+	"strings"
 )
 
 // vectorData holds words and what they mean, as vectors: words that are used alike point the same way. Its origin,
 // licence and how it was made are in third_party/wordvectors.
 //
-// It is "BWV1", the number of words n and of dimensions d, n+1 offsets of words, n ranks by frequency (uint16), the words in
-// alphabetic order, and n*d components (int8); all numbers are little-endian, without a sign the others have 4 bytes.
+// It is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by frequency (uint16), the words in
+// alphabetic order, and n*d components, of 4 bits each: 8 more than the number, of two in a byte the first the lower.
+// All numbers are little-endian and without a sign; where nothing is said they have 4 bytes.
 //
 //go:embed vectors.bin
 var vectorData string
@@ -62,12 +64,57 @@ func (w wordVectors) from(word string) int {
 // rank says how many words are more frequent than word i in English; at most 65535.
 func (w wordVectors) rank(i int) int { return int(w.ranks[2*i]) | int(w.ranks[2*i+1])<<8 }
 
+// meaning gives the vector of a word; where there is none, that of its singular, or of the two words that it is joined
+// of (payslip: pay, slip). It is nil where nothing is known.
+func (w wordVectors) meaning(word string) []float32 {
+	if i := w.find(word); i >= 0 {
+		return w.vector(i)
+	}
+	if s, ok := strings.CutSuffix(word, "s"); ok && len(s) > 3 {
+		return w.meaning(s)
+	}
+	first, second, rarest := -1, -1, maxPartRank
+	for k := minPart; k <= len(word)-minPart; k++ {
+		a, b := w.find(word[:k]), w.find(word[k:])
+		if a < 0 || b < 0 {
+			continue
+		}
+		if r := max(w.rank(a), w.rank(b)); r < rarest {
+			first, second, rarest = a, b, r
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	v := w.vector(first)
+	add(v, w.vector(second), 1)
+	normalize(v)
+	return v
+}
+
+// What the parts of a joined word are: not too short, and frequent enough.
+const (
+	minPart     = 3
+	maxPartRank = 10000
+)
+
+// rarity says how much the word i tells, as it is rare in English: up to 1, also for a word without number (-1).
+// The most frequent words, which are in any text, tell next to nothing.
+func (w wordVectors) rarity(i int) float32 {
+	const rare, filler = 40000, 50 // ranks
+	if i < 0 {
+		return 1
+	}
+	r := float64(w.rank(i))
+	return float32(math.Log(r+20) / math.Log(rare) * (r + 10) / (r + 10 + filler))
+}
+
 // vector gives the vector of word i, of length 1.
 func (w wordVectors) vector(i int) []float32 {
 	out := make([]float32, w.dims)
-	part := w.parts[i*w.dims:][:w.dims]
-	for k := range out {
-		out[k] = float32(int8(part[k]))
+	part := w.parts[i*w.dims/2:][:w.dims/2]
+	for k := range part {
+		out[2*k], out[2*k+1] = float32(part[k]&15)-8, float32(part[k]>>4)-8
 	}
 	normalize(out)
 	return out

