@@ -105,6 +105,12 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		return nil, err
 	}
 	if err := s.handshake(ctx, u.me, version, u.cfg.pace.probe); err != nil {
+		if isFault(err, faultUnsent, faultLost) && kind == kindStdio { // its end is noticed twice: by who writes, and by who reads its last words
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(2 * lastWords):
+			}
+		}
 		if s.ctx.Err() != nil { // it says more than that our message could not be sent
 			err = s.cause()
 		}

@@ -7,3 +7,10 @@ func Hasten(c Config) Config {
 	c.pace = pace{probe: 300 * time.Millisecond, check: 500 * time.Millisecond, grace: 300 * time.Millisecond, spacing: 50 * time.Millisecond, breaks: 300 * time.Millisecond}
 	return c
 }
+
+// Patient makes an upstream give servers an hour to exit, for tests of those that get less.
+func Patient(c Config) Config {
+	c = Hasten(c)
+	c.pace.grace = time.Hour
+	return c
+}

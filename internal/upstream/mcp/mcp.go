@@ -57,7 +57,7 @@ type Config struct {
 type pace struct {
 	probe   time.Duration // silence to server/discover after which a server is taken for one that doesn't know it
 	check   time.Duration // silence to a ping after which a server is taken for dead
-	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to
+	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to; see briefGrace
 	spacing time.Duration // between lists of tools, however often a server says that they changed
 	breaks  time.Duration // without calls, when many have failed in a row
 }
@@ -96,6 +96,7 @@ type Upstream struct {
 	breaker  breaker
 	snap     upstream.Snapshot
 	broken   string // why the list may be stale though connected
+	warned   string // the reason that the log has a warning of, since the last connection
 }
 
 var _ upstream.Upstream = (*Upstream)(nil)
@@ -194,6 +195,9 @@ func (u *Upstream) supervise(ctx context.Context) {
 			err = u.serve(ctx, s, list)
 			lived = time.Since(began)
 		}
+		if ctx.Err() != nil { // whatever it was, it is not why this ends
+			err = faultf(faultClosed, "closed")
+		}
 		wait := u.failed(err, lived)
 		if s != nil {
 			s.close()
@@ -212,6 +216,7 @@ func (u *Upstream) attach(s *session, list *toolList) {
 		u.current = s
 		u.known = s.profile
 		u.breaker = breaker{}
+		u.warned = ""
 		u.snap.Protocol, u.snap.Server = s.profile.version, s.name
 		u.listed(list)
 	})
@@ -239,8 +244,12 @@ func (u *Upstream) health() tool.Health {
 // the next attempt.
 func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 	reason := u.reason(err)
+	level := slog.LevelWarn
 	u.update(func() {
-		u.current = nil
+		if u.warned == reason {
+			level = slog.LevelDebug
+		}
+		u.current, u.warned = nil, reason
 		if lived >= longEnough {
 			u.attempts = 0
 		}
@@ -257,7 +266,7 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 		u.snap.Health = tool.Health{State: state, Reason: reason, Stale: len(u.snap.Tools) > 0}
 	})
 	if !isFault(err, faultClosed) {
-		u.log.Warn("upstream is not connected", "reason", reason, "next_attempt_in", wait.Round(time.Millisecond))
+		u.log.Log(context.Background(), level, "upstream is not connected", "reason", reason, "next_attempt_in", wait.Round(time.Millisecond))
 	}
 	return wait
 }

@@ -221,11 +221,11 @@ func TestCleanLine(t *testing.T) {
 
 func TestRing(t *testing.T) {
 	r := &ring{secrets: strings.NewReplacer("hunter22", "[redacted]")}
-	if r.last() != "" || len(r.all()) != 0 {
+	if r.last(0) != "" || len(r.all()) != 0 {
 		t.Error("not empty")
 	}
 	r.copyLines(strings.NewReader(strings.Repeat("x", 1<<20) + "\n\n \nsecond hunter22\nlast, cut off"))
-	if l := r.all(); len(l) != 3 || len(l[0]) > ringWidth+len("…") || l[1] != "second [redacted]" || r.last() != "last, cut off" {
+	if l := r.all(); len(l) != 3 || len(l[0]) > ringWidth+len("…") || l[1] != "second [redacted]" || r.last(0) != "last, cut off" {
 		t.Errorf("%.80q", l)
 	}
 	for i := range 3 * ringLines {

@@ -52,6 +52,18 @@ func runRawPeer(mode string) {
 	case "broken": // never works
 		fmt.Fprintln(os.Stderr, "\x1b[31mError:\x1b[0m no configuration")
 		os.Exit(3)
+	case "babble": // no MCP server at all
+		for {
+			if _, err := fmt.Println("usage: peer [-x] file"); err != nil {
+				os.Exit(4)
+			}
+		}
+	case "endless":
+		for {
+			if _, err := fmt.Print("....................................."); err != nil {
+				os.Exit(4)
+			}
+		}
 	case "slowstart":
 		time.Sleep(time.Second) // longer than a probe is given
 	}

@@ -23,6 +23,7 @@ type ring struct {
 	mu    sync.Mutex
 	lines []string
 	next  int
+	count int // lines ever added
 }
 
 // add keeps a line.
@@ -36,6 +37,7 @@ func (r *ring) add(line string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.count++
 	if len(r.lines) < ringLines {
 		r.lines = append(r.lines, line)
 		return
@@ -51,9 +53,16 @@ func (r *ring) all() []string {
 	return append(append([]string(nil), r.lines[r.next:]...), r.lines[:r.next]...)
 }
 
-// last gives the newest line, or "".
-func (r *ring) last() string {
-	if l := r.all(); len(l) > 0 {
+// total is how many lines were added so far.
+func (r *ring) total() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}
+
+// last gives the newest line that was added after the first n, or "".
+func (r *ring) last(n int) string {
+	if l := r.all(); len(l) > 0 && r.total() > n {
 		return l[len(l)-1]
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,11 +21,18 @@ type stdio struct {
 
 	to    sink
 	proc  *process
+	heard int         // lines in ring before this process
+	ready atomic.Bool // a revision was agreed on
 	queue chan *message
 	quit  chan struct{} // closed by stop
 	once  sync.Once
 	wg    sync.WaitGroup // reader, writer, standard error
 }
+
+const (
+	briefGrace = 100 * time.Millisecond // for a process that never spoke MCP: it has nothing to save
+	lastWords  = 200 * time.Millisecond // for the standard error of a process that has exited to be read to its end
+)
 
 func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
 	return &stdio{cmd: cmd, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32), quit: make(chan struct{})}
@@ -37,6 +45,7 @@ func (t *stdio) start(_ context.Context, to sink) error {
 		return faultf(faultUnsent, "can't be started: %w", err)
 	}
 	t.proc = p
+	t.heard = t.ring.total()
 	errDone := make(chan struct{})
 	t.wg.Go(func() { defer close(errDone); t.ring.copyLines(p.stderr) })
 	t.wg.Go(t.write)
@@ -44,7 +53,7 @@ func (t *stdio) start(_ context.Context, to sink) error {
 	return nil
 }
 
-func (t *stdio) settled(string) {}
+func (t *stdio) settled(string) { t.ready.Store(true) }
 
 func (t *stdio) send(ctx context.Context, m *message) error {
 	select {
@@ -89,26 +98,33 @@ func (t *stdio) write() {
 // read gives each line to the sink. Lines that can't be messages are logs of servers that don't know where logs go: they
 // are kept with the standard error.
 func (t *stdio) read(errDone <-chan struct{}) {
-	r := bufio.NewReaderSize(t.proc.stdout, 64<<10)
+	g := &guard{src: t.proc.stdout, ready: &t.ready}
+	r := bufio.NewReaderSize(g, 64<<10)
 	for {
 		line, dropped, err := readLine(r, t.max)
 		text := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\xef\xbb\xbf")))
+		message := false
 		switch {
+		case errors.Is(err, errBabble):
 		case dropped > 0:
 			t.oversize(line, dropped)
 		case len(text) == 0:
 		case err != nil && !json.Valid(text): // cut off by the end: that is the failure to report
 			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		case text[0] == '{' || text[0] == '[' && !looksLikeLog(text):
-			_ = t.to.receive(text, 0)
+			message = t.to.receive(text, 0) == nil
 		default:
 			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		}
+		if g.note(text, message) || errors.Is(err, errBabble) {
+			t.to.over(faultf(faultGarbled, "it writes text that is not MCP on its standard output: %q", g.first))
+			return
+		}
 		if err != nil {
-			break
+			t.to.over(t.ended(errDone))
+			return
 		}
 	}
-	t.to.over(t.ended(errDone))
 }
 
 // looksLikeLog tells "[info] started" from a batch, which is an array of objects.
@@ -172,10 +188,10 @@ func (t *stdio) ended(errDone <-chan struct{}) error {
 		how = t.proc.status
 		select { // its last words
 		case <-errDone:
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(lastWords):
 		}
 	}
-	if last := t.ring.last(); last != "" {
+	if last := t.ring.last(t.heard); last != "" {
 		how += fmt.Sprintf("; the last line on its standard error: %q", last)
 	}
 	return faultf(faultLost, "%s", how)
@@ -187,7 +203,11 @@ func (t *stdio) stop() {
 	}
 	t.once.Do(func() {
 		close(t.quit)
-		t.proc.stop(t.grace)
+		grace := t.grace
+		if !t.ready.Load() {
+			grace = min(grace, briefGrace)
+		}
+		t.proc.stop(grace)
 		// A process that left the group may hold the other ends open: don't wait for it.
 		done := make(chan struct{})
 		go func() { t.wg.Wait(); close(done) }()
