@@ -56,7 +56,7 @@ func (r *run) conclude(err error) {
 	e := &r.exec
 	for i := range e.Calls {
 		if c := &e.Calls[i]; c.pending { // its goroutine is gone: it never began
-			c.pending, c.Error = false, "canceled"
+			c.pending, c.unsent, c.Error = false, true, errNotMade.Msg
 		}
 	}
 	if r.program != nil {
@@ -79,6 +79,7 @@ func (r *run) conclude(err error) {
 		e.State, e.Error = Failed, r.thrown(&r.end.Fail.Error)
 	default:
 		e.State, e.Error = Failed, r.broken(err)
+		e.Notes = append(e.Notes, furtherProblems(err)...)
 	}
 	if e.Value == nil {
 		e.Value = json.RawMessage("null")
@@ -90,15 +91,20 @@ func (r *run) conclude(err error) {
 func (r *run) unawaited(ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
-	stopped := 0
+	known, stopped := 0, 0
 	for _, id := range ids {
 		n, ok := r.ids[id]
-		if ok && strings.HasPrefix(r.exec.Calls[n].Error, "canceled") {
+		if !ok { // refused at once, as one over the limit
+			continue
+		}
+		c := &r.exec.Calls[n]
+		known++
+		if !c.unsent && strings.HasPrefix(c.Error, "canceled") {
 			stopped++
 		}
-		if ok && !seen[r.exec.Calls[n].Tool] {
-			seen[r.exec.Calls[n].Tool] = true
-			names = append(names, r.exec.Calls[n].Tool)
+		if !seen[c.Tool] {
+			seen[c.Tool] = true
+			names = append(names, c.Tool)
 		}
 	}
 	if len(names) == 0 {
@@ -113,7 +119,7 @@ func (r *run) unawaited(ids []int64) string {
 		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
 	}
 	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
-		count(len(ids), "call"), strings.Join(names, ", "), more, outcome)
+		count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
 // blocks makes the content of the answer.
@@ -132,9 +138,9 @@ func (r *run) blocks(e *Execution) []any {
 	default:
 		text(r.valueText(e))
 	}
-	text(consoleText(e.Console))
+	text(consoleText(e.Console, e.logged))
 	if e.State == Failed {
-		text(notesText(e.Notes))
+		text(notesText(e.Notes[:len(e.Notes)-e.Error.more]))
 	} else {
 		text(strings.TrimSpace(callsText(e.Calls) + "\n" + notesText(e.Notes)))
 	}
@@ -168,8 +174,9 @@ func handleOf(v json.RawMessage) string {
 // maxConsole is how much of the console the agent is shown, in bytes.
 const maxConsole = 8 << 10
 
-// consoleText shows the console: its head and its tail where it is long.
-func consoleText(lines []Line) string {
+// consoleText shows the console: its head and its tail where it is long. logged is the size of all that was logged, kept
+// or not.
+func consoleText(lines []Line, logged int) string {
 	if len(lines) == 0 {
 		return ""
 	}
@@ -187,6 +194,7 @@ func consoleText(lines []Line) string {
 	}
 	all := strings.Join(shown, "\n")
 	head, tail := cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	total = max(total, logged)
 	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", sizeText(total), count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
 
@@ -206,6 +214,14 @@ func notesText(notes []string) string {
 func callsText(calls []CallRecord) string {
 	if len(calls) == 0 {
 		return ""
+	}
+	calls, unsent := split(calls)
+	refused := ""
+	if len(unsent) > 0 {
+		refused = count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
+	}
+	if len(calls) == 0 {
+		return refused
 	}
 	type sum struct {
 		name          string
@@ -246,14 +262,43 @@ func callsText(calls []CallRecord) string {
 		}
 		parts = append(parts, p+")")
 	}
-	return count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+	line := count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+	if refused != "" {
+		line += "; " + refused
+	}
+	return line
+}
+
+// countNames names the tools of calls, each with how many there were.
+func countNames(calls []CallRecord) []string {
+	n := map[string]int{}
+	var names []string
+	for i := range calls {
+		name := cut(calls[i].Tool, 100)
+		if n[name]++; n[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	for i, name := range names {
+		if i == 12 {
+			return append(names[:i], fmt.Sprintf("and %d more tools", len(names)-i))
+		}
+		if n[name] > 1 {
+			names[i] += " x" + group(n[name])
+		}
+	}
+	return names
 }
 
 // broken tells why a program didn't run, or didn't come to its end.
 func (r *run) broken(err error) *Failure {
 	var p *program.Error
 	if errors.As(err, &p) {
-		return &Failure{Kind: p.Kind, Message: p.Error(), Line: p.Line, Column: p.Column, Frame: p.Frame}
+		f := &Failure{Kind: p.Kind, Message: p.Message, Line: p.Line, Column: p.Column, Frame: p.Frame, text: p.Error(), more: len(furtherProblems(err))}
+		for _, m := range p.More {
+			f.Message += "\n" + m.Message
+		}
+		return f
 	}
 	if l := limitOf(err); l != nil {
 		return &Failure{Kind: string(tool.Limit), Message: l.Error()}
@@ -266,4 +311,18 @@ func (r *run) broken(err error) *Failure {
 		r.x.cfg.Log.Error("execution", "execution", r.id, "error", err)
 	}
 	return &Failure{Kind: string(e.Kind), Message: e.Msg}
+}
+
+// furtherProblems tells the places of all that is wrong in a program's text but the first, which Failure has fields for.
+func furtherProblems(err error) (notes []string) {
+	var p *program.Error
+	if !errors.As(err, &p) {
+		return nil
+	}
+	for _, m := range p.More {
+		if m.Line > 0 {
+			notes = append(notes, strings.TrimSpace(fmt.Sprintf("a further problem is at line %d, column %d\n%s", m.Line, m.Column, m.Frame)))
+		}
+	}
+	return notes
 }

@@ -1,8 +1,8 @@
 package executor
 
 import (
-	"context"
 	"encoding/json"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -78,18 +78,19 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	select {
 	case r.slots <- struct{}{}:
 		if err = r.begun(); err == nil {
-			res, err = r.through(path, c.Args)
+			res, err = r.through(n, path, c.Args)
 		}
 		<-r.slots
 	case <-r.over:
 		err = errNotMade
 	case <-r.ctx.Done():
-		err = context.Cause(r.ctx)
+		err = errNotMade
 	}
 	size := 0
 	if res != nil {
 		size = len(res.Raw)
 	}
+	unsent := notSent(path, err)
 	value, err := r.outcome(res, err)
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
@@ -103,9 +104,12 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 	}
 	rec := &r.exec.Calls[n]
 	rec.took = time.Since(rec.begun)
-	rec.pending, rec.Bytes, rec.MS = false, size, rec.took.Milliseconds()
+	rec.pending, rec.unsent, rec.Bytes, rec.MS = false, unsent, size, rec.took.Milliseconds()
 	if failure != nil {
 		rec.Error = failure.Message
+	}
+	if unsent {
+		rec.Error = NotMade + strings.TrimPrefix(rec.Error, NotMade)
 	}
 	r.saw(res)
 	r.mu.Unlock()
@@ -118,7 +122,35 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string) {
 }
 
 // errNotMade is how a call ends that still waited for its turn when the program ended.
-var errNotMade = tool.Errorf(tool.Canceled, "not made: the program ended before its turn came")
+var errNotMade = tool.Errorf(tool.Canceled, NotMade+"the program ended before its turn came")
+
+// notSent reports whether a call surely ended before anything was sent to the tool. The door and the upstreams have no
+// mark for that, so it is told by what their errors are: refusals of ours wrap no cause, what came from a server does. In
+// doubt the call was made.
+func notSent(path string, err error) bool {
+	if err == nil {
+		return false
+	}
+	e := tool.AsError(err)
+	switch {
+	case e == errNotMade, e.Kind == tool.Denied:
+		return true
+	case strings.HasSuffix(e.Msg, " was not called"), strings.HasPrefix(e.Msg, path+" was not called: "):
+		return true // it could not be handed to the server, or not be recorded
+	}
+	switch e.Kind {
+	case tool.NotFound, tool.Unavailable: // no such tool; its upstream is down, connecting, or wants somebody to sign in
+		return e.Err == nil
+	case tool.Conflict: // several tools have that name
+		return e.Err == nil && strings.Contains(e.Msg, " names more than one tool: ")
+	case tool.Invalid: // against the schema
+		return !answered.MatchString(e.Msg)
+	}
+	return false
+}
+
+// answered matches the error of a call that a server refused by its own protocol.
+var answered = regexp.MustCompile(`\(JSON-RPC error -?\d+\)$`)
 
 // begun reports whether a call whose turn has come may still be made: not when the program has ended meanwhile, since
 // nobody would know of it.
@@ -149,15 +181,24 @@ func (r *run) outcome(res *tool.Result, err error) (value json.RawMessage, _ err
 	return value, err
 }
 
-// through makes a call through the door. A panic there must not take the program's neighbours along.
-func (r *run) through(path string, args json.RawMessage) (res *tool.Result, err error) {
+// through makes the n-th call through the door. A panic there must not take the program's neighbours along.
+func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.x.cfg.Log.Error("a call panicked", "execution", r.id, "tool", path, "panic", p, "stack", string(debug.Stack()))
 			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
-	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal})
+	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal,
+		Progress: func(p tool.Progress) { r.reported(n, p) }})
+}
+
+// reported notes what the tool of the n-th call says of its progress.
+func (r *run) reported(n int, p tool.Progress) {
+	s := reportText(p)
+	r.mu.Lock()
+	r.exec.Calls[n].report = s
+	r.mu.Unlock()
 }
 
 func guestError(err error) *sandbox.GuestError {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -75,8 +76,12 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	return x.await(ctx, r, c.Progress)
 }
 
-// progressEvery is how often whoever waits is told of progress.
-const progressEvery = 500 * time.Millisecond
+const (
+	// progressEvery is how often whoever waits is told of progress, if there is any.
+	progressEvery = 500 * time.Millisecond
+	// progressAtLeast is how often in any case: clients give up on what is silent, and renew their patience otherwise.
+	progressAtLeast = 5 * time.Second
+)
 
 // await waits for the end of r, no longer than Config.AnswerWithin. Its error is the end of ctx.
 func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progress)) (*tool.Result, error) {
@@ -98,7 +103,8 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 		case <-answerBy.C:
 			return r.goesOn()
 		case <-tick:
-			if p := r.progress(); p != last {
+			p := r.progress()
+			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
 				progress(p)
 				last = p
 			}
@@ -106,12 +112,15 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 	}
 }
 
-// progress says how far the calls are.
+// progress says how far the calls are. Done is the seconds since the execution began, since it must increase each time
+// (MCP, basic/utilities/progress), and nobody knows of how many calls there will be.
 func (r *run) progress() tool.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p := tool.Progress{Done: time.Since(r.began).Seconds()}
 	if r.exec.State == Queued {
-		return tool.Progress{Message: "waiting for its turn"}
+		p.Message = "waiting for its turn"
+		return p
 	}
 	var done int
 	var pending []string
@@ -119,7 +128,11 @@ func (r *run) progress() tool.Progress {
 		if c := &r.exec.Calls[i]; !c.pending {
 			done++
 		} else if len(pending) < 3 {
-			pending = append(pending, c.Tool)
+			name := c.Tool
+			if c.report != "" {
+				name += ": " + c.report
+			}
+			pending = append(pending, name)
 		}
 	}
 	msg := count(done, "call") + " done"
@@ -129,7 +142,35 @@ func (r *run) progress() tool.Progress {
 			msg += ", …"
 		}
 	}
-	return tool.Progress{Done: float64(done), Message: msg}
+	p.Message = msg
+	return p
+}
+
+// maxReport is how many bytes of what a tool says of its progress are passed on.
+const maxReport = 200
+
+// reportText is a tool's progress in one line, without control characters.
+func reportText(p tool.Progress) string {
+	s := strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, cut(p.Message, maxReport)))
+	far := ""
+	switch {
+	case p.Total > 0:
+		far = fmt.Sprintf("%.10g of %.10g", p.Done, p.Total)
+	case p.Done > 0:
+		far = fmt.Sprintf("%.10g", p.Done)
+	}
+	switch {
+	case s == "":
+		return far
+	case p.Total > 0 && !strings.Contains(s, far):
+		return s + " (" + far + ")"
+	}
+	return s
 }
 
 // goesOn is the answer of an execution that takes longer than a client waits.
@@ -178,7 +219,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	case session != "":
 		return a, tool.Errorf(tool.Invalid, "execute: session %q: sessions aren't available yet, every program starts afresh: leave session out and do all of the job in one program", cut(session, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
-		return a, tool.Errorf(tool.Invalid, "execute: timeout_seconds must be more than 0 and at most %g", lim.MaxTimeout.Seconds())
+		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
 	a.Language = language
 	a.timeout = time.Duration(seconds * float64(time.Second))

@@ -36,7 +36,8 @@ type Execution struct {
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 
-	run *run
+	logged int // bytes of all that the program logged, what is not kept included
+	run    *run
 }
 
 // A Failure is why a program failed.
@@ -49,6 +50,9 @@ type Failure struct {
 	Line    int    `json:"line,omitempty"`   // in the agent's own text, from 1
 	Column  int    `json:"column,omitempty"` // in characters, from 1
 	Frame   string `json:"frame,omitempty"`  // the lines around it
+
+	text string // what the agent reads, where that is more than the above
+	more int    // of the last notes, how many tell the places of further problems, which text has
 }
 
 // A Line is one line that the program logged.
@@ -62,13 +66,19 @@ type CallRecord struct {
 	Tool  string `json:"tool"`            // the path, as the program named it
 	MS    int64  `json:"ms"`              // wall time, queueing included
 	Bytes int    `json:"bytes"`           // of the result
-	Error string `json:"error,omitempty"` // empty when it went well
+	Error string `json:"error,omitempty"` // empty when it went well; begins with NotMade where nothing was sent
 
 	args    string // the beginning of the arguments
 	pending bool   // not answered
+	unsent  bool   // it ended before anything reached the tool, so it surely had no effect
+	report  string // what the tool said last of its progress
 	begun   time.Time
 	took    time.Duration
 }
+
+// NotMade begins CallRecord.Error of a call that was refused before anything was sent: its arguments were wrong, there is
+// no such tool, policy denied it, its upstream was down.
+const NotMade = "not made: "
 
 // Tokens is what the agent was spared, counted by o200k_base: for other models an estimate.
 type Tokens struct {

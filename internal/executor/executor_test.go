@@ -175,3 +175,65 @@ func TestManyNotes(t *testing.T) {
 		t.Fatalf("%.3000q", texts)
 	}
 }
+
+// Calls that were refused before anything was sent are not among those that were made.
+func TestCallsThatWereNotMade(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	const refused = `const id = ["x"].pop(), name = ["box.ekko"].pop(); for (const f of [() => box.strict({ id }), () => box.down(), () => callTool(name)]) await f().catch(() => {});`
+	text := r.failure(refused + ` await box.text(); await box.lost().catch(() => {}); await box.fail()`)
+	made, unsent, ok := strings.Cut(text, "3 calls were not made, and changed nothing:")
+	if !ok {
+		t.Fatal(text)
+	}
+	holds(t, made, "3 calls were made before it ended; the next program must not repeat what they changed:", "- box.text {} -> ok (",
+		"- box.lost {} -> failed: upstream \"box\": the connection broke; whether box.lost took effect is not known", "- box.fail {} -> failed: no such record")
+	lacks(t, made, "box.strict", "box.down", "box.ekko")
+	holds(t, unsent, `- box.strict {"id":"x"} -> not made: wrong arguments for box.strict: `, "- box.down {} -> not made: box is down", `- box.ekko {} -> not made: upstream "box" has no tool "ekko"`)
+
+	text = r.failure(`const id = ["x"].pop(); await box.strict({ id })`)
+	holds(t, text, "1 call was not made, and changed nothing:")
+	lacks(t, text, "made before it ended", "must not repeat")
+
+	texts, failed := r.run(refused + ` await box.text(); return 1`)
+	if failed {
+		t.Fatal(texts)
+	}
+	holds(t, texts[1], "1 call: box.text (", "; 3 calls not made: box.strict, box.down, box.ekko")
+	texts, _ = r.run(`await box.down().catch(() => {}); await box.down().catch(() => {}); return 1`)
+	if texts[1] != "2 calls not made: box.down x2" {
+		t.Errorf("%q", texts[1])
+	}
+	texts, _ = r.run(`const a = [{}].pop(); box.strict(a); return 1`)
+	holds(t, texts[len(texts)-1], "1 call not made: box.strict", "not awaited by the program: 1 call (box.strict); they were awaited")
+}
+
+// The message of a program that can't run is alone; its place is apart, and the agent reads all.
+func TestPlacesApartFromMessages(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	res, err := r.execute(t.Context(), map[string]any{"code": "await box.ecko({})\n\nawait box.txet({})"})
+	if err != nil || !res.IsError {
+		t.Fatal(err)
+	}
+	holds(t, textsOf(t, res)[0], "(line 1, column ", "> 1 | await box.ecko", "(line 3, column ", "> 3 | await box.txet")
+	lacks(t, strings.Join(textsOf(t, res), "\n"), "further problem")
+	id, _ := idOf(t, res)
+	e, _ := r.x.Execution(id)
+	f := e.Error
+	lacks(t, f.Message, "line 1", "line 3", " | ")
+	holds(t, f.Message, "ecko", "txet")
+	if f.Kind != "check" || f.Line != 1 || f.Column == 0 || len(e.Notes) != 1 {
+		t.Errorf("%+v, notes %q", f, e.Notes)
+	}
+	holds(t, f.Frame, "> 1 | await box.ecko")
+	holds(t, strings.Join(e.Notes, "\n"), "at line 3, column ", "> 3 | await box.txet")
+}
+
+// What was cut before it came here counts, too.
+func TestSizeOfTheConsole(t *testing.T) {
+	r := newRig(t, standard(), nil)
+	texts, failed := r.run(`console.log("x".repeat(100_000)); return 1`)
+	if failed {
+		t.Fatal(texts)
+	}
+	holds(t, texts[1], "console (100 KB in 1 line;")
+}

@@ -77,8 +77,12 @@ func (r *run) places(s string) string {
 func (r *run) failureText(e *Execution) string {
 	f := e.Error
 	var b strings.Builder
-	b.WriteString(cut(f.Message, 32<<10))
-	if f.Line > 0 && f.Frame != "" && !strings.Contains(f.Message, f.Frame) {
+	if f.text != "" {
+		b.WriteString(cut(f.text, 32<<10))
+	} else {
+		b.WriteString(cut(f.Message, 32<<10))
+	}
+	if f.Line > 0 && f.Frame != "" && f.text == "" {
 		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
 	}
 	if h := hint(f.Message); h != "" {
@@ -93,36 +97,74 @@ func (r *run) failureText(e *Execution) string {
 // maxListed is how many calls an error text names one by one.
 const maxListed = 20
 
-// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did.
+// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did; those that were
+// refused before anything was sent are named apart.
 func callsMade(calls []CallRecord) string {
+	made, unsent := split(calls)
 	var b strings.Builder
-	made := len(calls)
+	if len(made) > 0 {
+		fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(made)))
+		listCalls(&b, made)
+	}
+	if len(unsent) > 0 {
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		fmt.Fprintf(&b, "%s not made, and changed nothing:", countWas(len(unsent)))
+		listCalls(&b, unsent)
+	}
+	return b.String()
+}
+
+// split parts the calls that reached their tools, or may have, from those that surely did not.
+func split(calls []CallRecord) (made, unsent []CallRecord) {
 	for i := range calls {
-		if calls[i].Error == errNotMade.Msg {
-			made--
+		if calls[i].unsent {
+			unsent = append(unsent, calls[i])
+		} else {
+			made = append(made, calls[i])
 		}
 	}
-	fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(made))
+	return made, unsent
+}
+
+func listCalls(b *strings.Builder, calls []CallRecord) {
 	for i, c := range calls {
 		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
 			if i == maxListed*3/4 {
-				fmt.Fprintf(&b, "\n… %s more", group(len(calls)-maxListed))
+				fmt.Fprintf(b, "\n… %s more", group(len(calls)-maxListed))
 			}
 			continue
 		}
-		outcome := fmt.Sprintf("ok (%s, %s)", sizeText(c.Bytes), duration(c.took))
-		if c.Error != "" {
-			first, _, _ := strings.Cut(c.Error, "\n")
-			outcome = "failed: " + cut(first, 200)
-			if c.Error == errNotMade.Msg {
-				outcome = c.Error
-			} else if strings.HasPrefix(c.Error, "canceled") || strings.HasPrefix(c.Error, "timed out") {
-				outcome = cut(first, 200) + " (whether it took effect is not known)"
-			}
-		}
-		fmt.Fprintf(&b, "\n- %s %s -> %s", cut(c.Tool, 100), c.args, outcome)
+		fmt.Fprintf(b, "\n- %s %s -> %s", cut(c.Tool, 100), c.args, outcomeText(&c))
 	}
-	return b.String()
+}
+
+func outcomeText(c *CallRecord) string {
+	said := cut(firstLine(c.Error), 200)
+	switch {
+	case c.Error == "":
+		return fmt.Sprintf("ok (%s, %s)", sizeText(c.Bytes), duration(c.took))
+	case c.unsent:
+		return said
+	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
+		return said + " (whether it took effect is not known)"
+	}
+	return "failed: " + said
+}
+
+// firstLine gives the first line of s; where that ends in a colon, with the next one, which it speaks of.
+func firstLine(s string) string {
+	first, rest, _ := strings.Cut(s, "\n")
+	first = strings.TrimSpace(first)
+	if strings.HasSuffix(first, ":") {
+		next, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		first = strings.TrimSuffix(first, ":")
+		if next = strings.TrimSpace(strings.TrimLeft(next, "-*• \t")); next != "" {
+			first += ": " + next
+		}
+	}
+	return first
 }
 
 func countWas(n int) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -37,7 +38,11 @@ type answers map[string]func(ctx context.Context, c *tool.Call) (*tool.Result, e
 func (a answers) tools() []*tool.Tool {
 	var out []*tool.Tool
 	for name := range a {
-		out = append(out, &tool.Tool{Upstream: "box", Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
+		schema := `{"type":"object"}`
+		if name == "strict" {
+			schema = `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`
+		}
+		out = append(out, &tool.Tool{Upstream: "box", Name: name, InputSchema: json.RawMessage(schema)})
 	}
 	return out
 }
@@ -55,6 +60,12 @@ func standard() answers {
 		},
 		"down": func(context.Context, *tool.Call) (*tool.Result, error) {
 			return nil, tool.Errorf(tool.Unavailable, "box is down")
+		},
+		"strict": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			return tool.Text(false, "right"), nil
+		},
+		"lost": func(context.Context, *tool.Call) (*tool.Result, error) {
+			return nil, &tool.Error{Kind: tool.Unavailable, Msg: `upstream "box": the connection broke; whether box.lost took effect is not known`, Err: io.ErrUnexpectedEOF}
 		},
 		"raw": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			var a struct{ Result json.RawMessage }
@@ -113,6 +124,9 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		r.mu.Unlock()
 		e, err := cat.View().Resolve(c.Path)
 		if err != nil {
+			return nil, err
+		}
+		if err := e.Validate(orEmpty(c.Arguments)); err != nil {
 			return nil, err
 		}
 		return a[e.Tool.Name](ctx, c)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +34,7 @@ type run struct {
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
 	timeout   time.Duration
+	began     time.Time     // by the clock that never goes back
 	over      chan struct{} // closed when the program has ended: no call begins any more
 	done      chan struct{} // closed when answer is there
 	answered  *tool.Result  // set before done is closed
@@ -70,7 +73,7 @@ type run struct {
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
-		x: x, id: newID("ex_"), principal: principal, timeout: a.timeout, left: a.timeout,
+		x: x, id: newID("ex_"), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
 		over: make(chan struct{}), done: make(chan struct{}), slots: make(chan struct{}, x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that brought it, but not the Executor.
@@ -170,8 +173,8 @@ func (r *run) drive(box sandbox.Sandbox) error {
 		return err
 	}
 	r.mu.Lock()
-	r.alarm = time.AfterFunc(r.left, r.late)
 	r.running, r.since = true, time.Now()
+	r.alarm = time.AfterFunc(r.left, r.late)
 	r.mu.Unlock()
 	exit, err := box.Run(r.ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: r.stream})
 	r.mu.Lock()
@@ -213,12 +216,19 @@ func (r *run) lastCalls(well bool) {
 // late ends the program when its own time is over.
 func (r *run) late() {
 	r.mu.Lock()
-	spent := r.running && r.left-time.Since(r.since) <= 0
+	left := r.left
+	if r.running {
+		left -= time.Since(r.since)
+	}
+	if r.running && left > 0 { // the clock was started anew at the same moment
+		r.alarm.Reset(left)
+	}
+	spent := r.running && left <= 0
 	r.mu.Unlock()
 	if !spent {
 		return // a call began at the same moment
 	}
-	r.cancel(tool.Errorf(tool.Timeout, "the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or give timeout_seconds (at most %d)",
+	r.cancel(tool.Errorf(tool.Timeout, "the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
 		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
@@ -305,12 +315,26 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 func (r *run) log(c *sandbox.Console) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.exec.logged += len(c.Text) + 1 + cutAway(c.Text)
 	if r.console+len(c.Text) > r.x.cfg.Limits.Console {
 		r.dropped++
 		return
 	}
 	r.console += len(c.Text) + 16
 	r.exec.Console = append(r.exec.Console, Line{Level: c.Level, Text: r.places(c.Text)})
+}
+
+// shortened matches the end of a text that the guest cut before it sent it.
+var shortened = regexp.MustCompile(`… \((\d{1,9}) more characters\)$`)
+
+// cutAway gives how much the guest cut away from a text that it logged, in characters.
+func cutAway(text string) int {
+	m := shortened.FindStringSubmatch(tail(text, 64))
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1]) // at most nine digits
+	return n
 }
 
 // maxEmitted bounds the content blocks that a program gives to the agent, in bytes.
