@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -373,5 +374,25 @@ func TestVectors(t *testing.T) {
 	like := func(a, b string) float32 { return dot(w.vector(w.find(a)), w.vector(w.find(b))) }
 	if like("invoice", "receipt") < like("invoice", "guitar")+0.2 {
 		t.Errorf("invoice is like receipt by %.2f, and like guitar by %.2f", like("invoice", "receipt"), like("invoice", "guitar"))
+	}
+}
+
+// A View that is warm answers as one that is not; Warm may be called on an empty one, and by several at once.
+func TestWarm(t *testing.T) {
+	New(Config{}).View().Warm()
+	cold, warm := readEval(t, "dev").view, readEval(t, "dev").view
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(warm.Warm)
+	}
+	all.Wait()
+	if warm.index.entries == nil || cold.index.entries != nil {
+		t.Fatal("Warm makes no index, or a View has one from the start")
+	}
+	a, b := cold.Search("put a card on the board", 20), warm.Search("put a card on the board", 20)
+	for i := range a {
+		if a[i].Entry.Path() != b[i].Entry.Path() || a[i].Score != b[i].Score {
+			t.Errorf("hit %d is %s, and of the warm View %s", i, a[i].Entry.Path(), b[i].Entry.Path())
+		}
 	}
 }
