@@ -167,6 +167,8 @@ team's policy, on the record.`,
 		Example: `  biplane demo                         see what it is about, offline, in under a minute
   biplane mcp --config .mcp.json       in front of the MCP servers that an agent has already
   biplane run -c 'await search("")'    run a program here`,
+		Args:          none,
+		RunE:          overview,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       a.Version,
@@ -185,8 +187,27 @@ team's policy, on the record.`,
 	for _, c := range commands {
 		root.AddCommand(c(a))
 	}
+	addCompletion(root)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
+		help.Args, help.Example = topic, "  biplane help run"
+	}
 	finish(root)
 	return root
+}
+
+// addCompletion adds the command that cobra makes, with examples like all others.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil || c == root {
+		return
+	}
+	c.Args, c.RunE = none, overview
+	c.Example = "  source <(biplane completion bash)\n  biplane completion zsh > \"${fpath[1]}/_biplane\"\n  biplane completion fish > ~/.config/fish/completions/biplane.fish"
+	for _, shell := range c.Commands() {
+		shell.Example = "  biplane completion " + shell.Name()
+	}
 }
 
 // finish makes errors of all commands failures.

@@ -21,6 +21,8 @@ func configCommand(a *app) *cobra.Command {
 		Use:     "config",
 		Short:   "Check and show the configuration",
 		Example: "  biplane config check\n  biplane config show --config .mcp.json",
+		Args:    none,
+		RunE:    overview,
 	}
 	c.AddCommand(configCheckCommand(a), configShowCommand(a))
 	return c
@@ -41,7 +43,7 @@ func configCheckCommand(a *app) *cobra.Command {
 		Short:   "Say all that is wrong in the configuration",
 		Long:    `Reads the configuration, and says all that is wrong in it, each with its line and column. Nothing is started.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
 			r := checked{Problems: []daemon.Problem{}, Warnings: []daemon.Problem{}}
 			s, err := daemon.LoadConfig(a.config)
@@ -93,7 +95,7 @@ func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {
 	case r.File == "":
 		fmt.Fprintln(w, "no configuration: there are no upstream tools")
 	default:
-		fmt.Fprintf(w, "%s is good: %d MCP servers, mode %s, policy %s\n", r.File, len(s.Servers), s.Mode, s.Policy)
+		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, count(len(s.Servers), "MCP server"), s.Mode, s.Policy)
 	}
 }
 
@@ -124,7 +126,7 @@ func configShowCommand(a *app) *cobra.Command {
 		Use:     "show",
 		Short:   "Show the configuration in effect, without secrets",
 		Example: "  biplane config show\n  biplane config show -o json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
 			s, err := daemon.LoadConfig(a.config)
 			if err != nil {

@@ -22,7 +22,7 @@ model would have read and written in each, how long it took, and what of that is
 network, no model and no account, and leaves nothing behind.`,
 		Example: `  biplane demo
   biplane demo -o json --turn-latency 3s`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return usage("output %q is not one of table, json", output)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ func doctorCommand(a *app) *cobra.Command {
 		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In each sandbox that can run here it
 runs programs that try to get out, or to take more than their share. Exits with 4 when something that is needed fails.`,
 		Example: "  biplane doctor\n  biplane doctor -o json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := a.logger("error")
 			if err != nil {
@@ -66,7 +67,11 @@ func doctorTable(w io.Writer, checks []daemon.Check) {
 		case !c.OK:
 			mark = "warn"
 		}
-		rows = append(rows, []string{"  " + mark, c.Name, c.Detail})
+		name := c.Name
+		for detail := range strings.SplitSeq(strings.TrimRight(c.Detail, "\n"), "\n") { // as of a configuration with many problems
+			rows = append(rows, []string{"  " + mark, name, detail})
+			mark, name = "", ""
+		}
 	}
 	columns(w, rows...)
 }

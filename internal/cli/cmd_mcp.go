@@ -19,7 +19,7 @@ When a biplane process with the same configuration runs already, messages go to 
 takes its place.`,
 		Example: `  biplane mcp --config .mcp.json
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.daemonConfig("info")
 			if err != nil {

@@ -33,7 +33,7 @@ the calls it made to standard error.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.RunRequest{Code: code, Language: language, Session: session, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
 			switch given := cmd.Flags().Changed("code"); {
@@ -44,10 +44,13 @@ the calls it made to standard error.`,
 					return err
 				}
 			}
+			if strings.TrimSpace(req.Code) == "" {
+				return usage("the program is empty: give its text, for example biplane run -c 'return 1 + 1'")
+			}
 			if session != "" {
 				return usage("sessions are not available yet in this build: each program starts afresh")
 			}
-			if timeout < 0 {
+			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usage("the timeout is %s: it must be more than 0", timeout)
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
@@ -107,8 +110,11 @@ func (a *app) program(args []string, req *api.RunRequest) error {
 // execution prints an execution. The exit code says whether the program ended well.
 func (a *app) execution(x *api.Execution, asJSON bool) error {
 	if asJSON {
-		if err := a.json(x); err != nil {
+		if err := a.json(printed(x)); err != nil {
 			return err
+		}
+		for _, n := range x.Notes {
+			fmt.Fprintln(a.Err, safe(n))
 		}
 	} else {
 		for _, l := range x.Console {
@@ -121,10 +127,7 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 			}
 			fmt.Fprintln(a.Out, value)
 		} else {
-			fmt.Fprintln(a.Err, safe(x.Error.Message))
-			if x.Error.Frame != "" && !strings.Contains(x.Error.Message, x.Error.Frame) {
-				fmt.Fprintln(a.Err, safe(x.Error.Frame))
-			}
+			fmt.Fprintln(a.Err, safe(failureText(x.Error)))
 		}
 		for _, n := range x.Notes {
 			fmt.Fprintln(a.Err, safe(n))
@@ -142,6 +145,69 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 	return told(exitFailed)
 }
 
+// failureText is a program's error with its place.
+func failureText(e *api.ProgramError) string {
+	text := e.Message
+	if e.Line > 0 {
+		text += fmt.Sprintf(" (line %d, column %d)", e.Line, e.Column)
+	}
+	if e.Frame != "" {
+		text += "\n" + e.Frame
+	}
+	return text
+}
+
+// An execution is what `run --json` prints: these keys and no others. What is not known is null.
+type execution struct {
+	Execution string            `json:"execution"`
+	Value     json.RawMessage   `json:"value"`
+	Error     *programError     `json:"error"`
+	Console   []api.ConsoleLine `json:"console"`
+	Calls     []call            `json:"calls"`
+	Tier      string            `json:"tier"`
+	Session   string            `json:"session"`
+	MS        int64             `json:"ms"`
+	Tokens    *api.Tokens       `json:"tokens"`
+}
+
+type programError struct {
+	Kind    string  `json:"kind"`
+	Message string  `json:"message"`
+	Line    *int    `json:"line"`
+	Column  *int    `json:"column"`
+	Frame   *string `json:"frame"`
+}
+
+type call struct {
+	Tool  string  `json:"tool"`
+	MS    int64   `json:"ms"`
+	Bytes int     `json:"bytes"`
+	Error *string `json:"error"`
+}
+
+func printed(x *api.Execution) execution {
+	out := execution{
+		Execution: x.ID, Value: x.Value, Console: append([]api.ConsoleLine{}, x.Console...), Calls: []call{},
+		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
+	}
+	if e := x.Error; e != nil {
+		out.Error = &programError{Kind: e.Kind, Message: e.Message, Line: known(e.Line), Column: known(e.Column), Frame: known(e.Frame)}
+	}
+	for _, c := range x.Calls {
+		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: known(c.Error)})
+	}
+	return out
+}
+
+// known gives nil for what is not known.
+func known[T comparable](v T) *T {
+	var none T
+	if v == none {
+		return nil
+	}
+	return &v
+}
+
 // compact writes a value on one line.
 func compact(v json.RawMessage) (string, error) {
 	if len(v) == 0 {
@@ -154,32 +220,50 @@ func compact(v json.RawMessage) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// callsLine says in one line what calls a program made.
+// notMade begins the error of a call that was refused before anything was sent.
+const notMade = "not made: "
+
+// callsLine says in one line what calls a program made, and which were refused before anything was sent.
 func callsLine(x *api.Execution) string {
-	var names []string
-	count, bytes, failed := map[string]int{}, 0, 0
+	var made, refused []string
+	bytes, failed := 0, 0
 	for _, c := range x.Calls {
-		if count[c.Tool]++; count[c.Tool] == 1 {
-			names = append(names, c.Tool)
+		if strings.HasPrefix(c.Error, notMade) {
+			refused = append(refused, clean(c.Tool))
+			continue
 		}
+		made = append(made, clean(c.Tool))
 		bytes += c.Bytes
 		if c.Error != "" {
 			failed++
 		}
 	}
-	for i, n := range names {
-		if count[n] > 1 {
-			names[i] = fmt.Sprintf("%s ×%d", n, count[n])
-		}
-		names[i] = clean(names[i])
+	var parts []string
+	if len(made) > 0 {
+		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", count(len(made), "call"), tally(made), count(bytes, "byte")))
 	}
-	plural := "s"
-	if len(x.Calls) == 1 {
-		plural = ""
-	}
-	line := fmt.Sprintf("%d call%s (%s), %d bytes of results, %d ms, tier %s", len(x.Calls), plural, strings.Join(names, ", "), bytes, x.MS, x.Tier)
 	if failed > 0 {
-		line += fmt.Sprintf(", %d failed", failed)
+		parts = append(parts, fmt.Sprintf("%d failed", failed))
 	}
-	return line
+	if len(refused) > 0 {
+		parts = append(parts, fmt.Sprintf("%s not made (%s)", count(len(refused), "call"), tally(refused)))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
+}
+
+// tally names each of names once, with how often it is there.
+func tally(names []string) string {
+	n := map[string]int{}
+	var out []string
+	for _, name := range names {
+		if n[name]++; n[name] == 1 {
+			out = append(out, name)
+		}
+	}
+	for i, name := range out {
+		if n[name] > 1 {
+			out[i] = fmt.Sprintf("%s ×%d", name, n[name])
+		}
+	}
+	return strings.Join(out, ", ")
 }

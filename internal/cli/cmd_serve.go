@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +20,7 @@ func serveCommand(a *app) *cobra.Command {
 sign-in yet, so it listens on loopback addresses only. The address is printed when it is ready for connections.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.daemonConfig("info")
 			if err != nil {
@@ -29,6 +31,9 @@ sign-in yet, so it listens on loopback addresses only. The address is printed wh
 			}
 			if cfg.Listen = cfg.Settings.Listen; listen != "" {
 				cfg.Listen = listen
+			}
+			if err := checkPort(cfg.Listen); err != nil {
+				return err
 			}
 			d, err := daemon.New(cmd.Context(), cfg)
 			if err != nil {
@@ -42,4 +47,16 @@ sign-in yet, so it listens on loopback addresses only. The address is printed wh
 	c.Flags().StringVar(&listen, "listen", "", "loopback `address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
 	addMode(c, &mode, &unprefixed)
 	return c
+}
+
+// checkPort says what is wrong with the port of an address; the rest of it is checked where it is used.
+func checkPort(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" {
+		return nil
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return usage("listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
+	}
+	return nil
 }

@@ -27,7 +27,7 @@ func toolsCommand(a *app) *cobra.Command {
   biplane tools search "open a pull request"
   biplane tools show github.create_pull_request
   biplane tools types ./types`,
-		Args: cobra.NoArgs,
+		Args: none,
 	}
 	list := toolsListCommand(a)
 	c.RunE = list.RunE
@@ -48,7 +48,7 @@ func toolsListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Short:   "List the upstreams, how they are, and all tools",
 		Example: "  biplane tools list\n  biplane tools list -o json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				upstreams, err := client.Upstreams(ctx)
@@ -145,7 +145,7 @@ func toolsShowCommand(a *app) *cobra.Command {
 		Use:               "show PATH",
 		Short:             "Show a tool: its description, typed call, example and schemas",
 		Example:           "  biplane tools show github.list_issues\n  biplane tools show github.list-issues -o json",
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly("PATH", "the path of a tool"),
 		ValidArgsFunction: a.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
@@ -184,7 +184,7 @@ func toolsTypesCommand(a *app) *cobra.Command {
 		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, with declarations of all else that a program finds, for an editor
 or the TypeScript compiler. Files that are there and of the same name are written over; others are left alone.`,
 		Example: "  biplane tools types .",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly("DIR", "the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				files, err := client.Types(ctx)
@@ -194,7 +194,7 @@ or the TypeScript compiler. Files that are there and of the same name are writte
 				if err := writeTree(args[0], files); err != nil {
 					return &api.Error{Kind: api.Unavailable, Message: "write types: " + err.Error()}
 				}
-				fmt.Fprintf(a.Out, "%d files in %s\n", len(files), filepath.Join(args[0], "tools"))
+				fmt.Fprintf(a.Out, "%s in %s\n", count(len(files), "file"), filepath.Join(args[0], "tools"))
 				return nil
 			})
 		},

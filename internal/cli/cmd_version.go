@@ -23,7 +23,7 @@ func versionCommand(a *app) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  biplane version\n  biplane version -o json",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
 			b := build{Version: a.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			if info, ok := debug.ReadBuildInfo(); ok {
