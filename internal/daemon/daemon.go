@@ -11,8 +11,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
@@ -58,6 +60,7 @@ type Daemon struct {
 	http      *httpapi.Server
 	socket    net.Listener
 	tcp       net.Listener // nil when it doesn't listen
+	stopping  atomic.Bool  // nothing new is taken
 	close     sync.Once
 }
 
@@ -137,7 +140,7 @@ func (d *Daemon) assemble() (err error) {
 	own := builtin()
 	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: own, Health: tool.Health{State: tool.Ready}, Caller: table{
 		"search":  d.upstreams.waiting(d.catalog.SearchTool()),
-		"execute": d.upstreams.waiting(d.executor.Execute()),
+		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
 	}})
 	d.edges(door, own)
@@ -174,8 +177,9 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// Run runs the upstreams and serves, until ctx is done; then it ends what is under way, and returns when all that was
-// started (processes of upstreams, programs, connections) is gone. It is called once.
+// Run runs the upstreams and serves, until ctx is done; then it takes nothing new, lets what is under way end for a few
+// seconds, ends the rest, and returns when all that was started (processes of upstreams, programs, connections) is gone.
+// It is called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	d.announce()
 	upstreams, stopUpstreams := context.WithCancel(context.WithoutCancel(ctx))
@@ -184,23 +188,67 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.upstreams.run(upstreams) })
 
 	failed := make(chan error, 2)
-	servers := []*server{serve(d.socket, d.http.Socket(), d.log, failed)}
+	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
 	if d.tcp != nil {
-		servers = append(servers, serve(d.tcp, d.http.Loopback(), d.log, failed))
+		servers = append(servers, serve(d.tcp, d.taking(d.http.Loopback()), d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
 	case <-failed: // the server's stop says why
 	}
-	// From the outside inwards: nothing new comes in, then what is under way ends, then what it stood on.
-	errs := []error{d.mcp.Close(), d.http.Close()}
-	for _, s := range servers {
-		errs = append(errs, s.stop())
-	}
-	errs = append(errs, d.executor.Close())
+	errs := d.wind(context.WithoutCancel(ctx), servers)
 	stopUpstreams()
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// How long what is under way may take to end when the daemon is told to, and the servers after it.
+const (
+	drainTime = 5 * time.Second
+	closeTime = drainTime + 3*time.Second
+)
+
+// wind ends everything from the outside inwards: nothing new comes in, then what is under way ends, for which it has a
+// while, then what it stood on. The first of the servers takes no more connections at once, so that other processes wait
+// for our end rather than join us; the other one does, to say why it refuses.
+func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	d.stopping.Store(true)
+	results := make([]error, len(servers))
+	var stopped sync.WaitGroup
+	stopped.Go(func() { results[0] = servers[0].stop(ctx) })
+	draining, cancelDrain := context.WithTimeout(ctx, drainTime)
+	defer cancelDrain()
+	d.mcp.Drain(draining)
+	errs := []error{d.mcp.Close(), d.http.Close()}
+	for i, s := range servers[1:] {
+		stopped.Go(func() { results[i+1] = s.stop(ctx) })
+	}
+	all := make(chan struct{})
+	go func() { stopped.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-draining.Done():
+	}
+	errs = append(errs, d.executor.Close()) // programs that still run are stopped, and whoever waits for them is told so
+	<-all
+	return append(errs, results...)
+}
+
+// taking refuses what would begin something, once the daemon is stopping. MCP has errors of its own for that.
+func (d *Daemon) taking(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.stopping.Load() {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"error":{"kind":"unavailable","message":"biplane is stopping: send this again when it is back"}}`)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // announce says in the log what this process is, and what it does not protect from.

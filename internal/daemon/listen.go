@@ -113,10 +113,8 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 	return s
 }
 
-// stop ends a server: requests have a moment to end, as all that they waited for has ended.
-func (s *server) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
+// stop ends a server: it takes no more connections, and the requests under way may end until ctx is done.
+func (s *server) stop(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = s.http.Close()

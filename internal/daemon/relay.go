@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -27,7 +28,9 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	}
 	if d != nil {
 		own := start(ctx, d)
-		err := d.ServeStdio(ctx, in, out)
+		// Run ends the conversation, when what is under way is answered.
+		defer context.AfterFunc(ctx, own.cancel)()
+		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
 		if ctx.Err() != nil {
 			err = nil
 		}
@@ -78,6 +81,7 @@ type relay struct {
 	helloID string                     // the id of that
 	ready   []byte                     // its notifications/initialized
 	pending map[string]json.RawMessage // ids of requests that are not answered
+	idle    chan struct{}              // not nil: we are told to end, and take no more requests; closed when none is pending
 }
 
 // An envelope is what the relay reads of a message.
@@ -92,11 +96,70 @@ func (r *relay) run(ctx context.Context, in io.Reader) error {
 		return err
 	}
 	r.back = back
-	stop := context.AfterFunc(ctx, r.stop)
-	defer stop()
+	over, finished := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(finished)
+		r.finish(over)
+	})
 	// A read of standard input that nothing ends stays until the process does; nobody waits for it.
 	go r.fromAgent(bufio.NewReaderSize(in, 64<<10))
-	return r.toAgent(ctx)
+	err = r.toAgent(ctx)
+	close(over)
+	if stop() {
+		return err
+	}
+	<-finished
+	r.giveUp()
+	return nil
+}
+
+// finish ends the connection when all requests are answered, for which there is a while. over says that it has ended.
+func (r *relay) finish(over <-chan struct{}) {
+	r.mu.Lock()
+	r.idle = make(chan struct{})
+	r.answered()
+	idle := r.idle
+	r.mu.Unlock()
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-over:
+	case <-timer.C:
+	}
+	r.stop()
+}
+
+// answered tells finish when no request is pending. The lock is held.
+func (r *relay) answered() {
+	if r.idle == nil || len(r.pending) > 0 {
+		return
+	}
+	select {
+	case <-r.idle:
+	default:
+		close(r.idle)
+	}
+}
+
+// giveUp answers the requests that are pending when we end.
+func (r *relay) giveUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range r.pending {
+		// An error means that the agent is gone.
+		_ = r.refuse(id, "biplane is stopping: the request was ended before its answer came, and whether it took effect is not known")
+	}
+	clear(r.pending)
+}
+
+// refuse answers a request with an error.
+func (r *relay) refuse(id json.RawMessage, msg string) error {
+	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32603, "message": msg}})
+	if err != nil {
+		return err
+	}
+	return r.write(append(text, '\n'))
 }
 
 // stop ends the connection.
@@ -184,6 +247,11 @@ func (r *relay) pass(line []byte) {
 			r.ready = slices.Clone(line)
 		}
 		if e.Method != "" && e.ID != nil {
+			if r.idle != nil {
+				r.mu.Unlock()
+				_ = r.refuse(e.ID, "biplane is stopping, and takes no more requests: send this one again when it is back")
+				return
+			}
 			r.pending[string(e.ID)] = e.ID
 		}
 	}
@@ -202,10 +270,14 @@ func (r *relay) toAgent(ctx context.Context) error {
 			var e envelope
 			if json.Unmarshal(line, &e) == nil && e.Method == "" && e.ID != nil {
 				r.mu.Lock()
-				delete(r.pending, string(e.ID))
+				delete(r.pending, string(e.ID)) // before the agent reads it, and may use the id again
 				r.mu.Unlock()
 			}
-			if werr := r.write(line); werr != nil {
+			werr := r.write(line)
+			r.mu.Lock()
+			r.answered()
+			r.mu.Unlock()
+			if werr != nil {
 				r.stop()
 				return nil // the agent is gone
 			}
@@ -245,11 +317,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	r.back = back
 	for _, id := range r.pending {
 		msg := "the biplane process that this was sent to has ended: whether it took effect is not known"
-		text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32603, "message": msg}})
-		if err != nil {
-			return nil, err
-		}
-		if err := r.write(append(text, '\n')); err != nil {
+		if err := r.refuse(id, msg); err != nil {
 			back.close()
 			return nil, nil // the agent is gone
 		}

@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,14 +66,14 @@ type upstreams struct {
 	settled chan struct{}
 
 	mu        sync.Mutex
-	connects  map[string]bool // still connecting for the first time
+	connects  map[string]chan struct{} // still connecting for the first time; closed when it no longer is
 	lastTools map[string][]*tool.Tool
 }
 
 func newUpstreams(s *Settings, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
 	u := &upstreams{
 		log: log, version: version, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
-		connects: map[string]bool{}, lastTools: map[string][]*tool.Tool{},
+		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
@@ -91,7 +94,7 @@ func (u *upstreams) add(s *source, name string, create func(changed func()) (ups
 	}
 	s.up = up
 	u.sources = append(u.sources, s)
-	u.connects[name] = true
+	u.connects[name] = make(chan struct{})
 	u.catalog.Set(catalog.Source{Name: name, Caller: up, Health: up.Snapshot().Health})
 	return nil
 }
@@ -141,10 +144,11 @@ func (u *upstreams) settle(name string) {
 	if len(u.connects) == 0 {
 		return
 	}
-	if name == "" {
-		clear(u.connects)
-	} else {
-		delete(u.connects, name)
+	for n, past := range u.connects {
+		if name == "" || name == n {
+			close(past)
+			delete(u.connects, n)
+		}
 	}
 	if len(u.connects) == 0 {
 		close(u.settled)
@@ -168,10 +172,53 @@ func (u *upstreams) ready(ctx context.Context) {
 	}
 }
 
+// readyFor waits as ready does, for those upstreams only that a program may use: those that its text names, by namespace or
+// name. A program that might reach others by names that are not in its text waits for all.
+func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
+	var a struct {
+		Code    string `json:"code"`
+		Session string `json:"session"` // what was defined in it before is not in the text
+	}
+	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool { return strings.Contains(a.Code, w) }) {
+		u.ready(ctx)
+		return
+	}
+	for _, info := range u.catalog.View().Upstreams() {
+		if !strings.Contains(a.Code, info.Name) && !strings.Contains(a.Code, info.Namespace) {
+			continue
+		}
+		u.mu.Lock()
+		past := u.connects[info.Name]
+		u.mu.Unlock()
+		if past == nil {
+			continue
+		}
+		select {
+		case <-past:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// computed are the words of programs that can reach upstreams which their text doesn't name: by computed names, as files, by
+// search, through the global object, or in code that they make.
+var computed = []string{
+	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global", "eval", "Function", "constructor", `\u`,
+}
+
 // waiting makes a Caller wait for the upstreams' first connections before it calls.
 func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.ready(ctx)
+		return next.Call(ctx, c)
+	})
+}
+
+// waitingFor is waiting for execute, which waits for those upstreams only that the program may use.
+func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.readyFor(ctx, c.Arguments)
 		return next.Call(ctx, c)
 	})
 }
