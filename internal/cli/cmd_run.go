@@ -148,8 +148,12 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 // failureText is a program's error with its place.
 func failureText(e *api.ProgramError) string {
 	text := e.Message
-	if e.Line > 0 {
-		text += fmt.Sprintf(" (line %d, column %d)", e.Line, e.Column)
+	switch place := fmt.Sprintf("line %d, column %d", e.Line, e.Column); {
+	case e.Line == 0:
+	case strings.Contains(text, "\n"): // the last line may be about another problem
+		text += "\nat " + place + ":"
+	default:
+		text += " (" + place + ")"
 	}
 	if e.Frame != "" {
 		text += "\n" + e.Frame
