@@ -87,7 +87,7 @@ func TestEndedWhileConnecting(t *testing.T) {
 
 // TestBabble checks that a program that writes without end and never speaks MCP is given up.
 func TestBabble(t *testing.T) {
-	for mode, first := range map[string]string{"babble": `"usage: peer [-x] file"`, "endless": `"......`} {
+	for mode, first := range map[string]string{"babble": `"usage: peer [-x] file"`, "drone": `"......`} {
 		t.Run(mode, func(t *testing.T) {
 			r := raw(t, mode)
 			s := r.Wait(t, "down", func(s upstream.Snapshot) bool { return s.Health.State == tool.Down })

@@ -58,7 +58,7 @@ func runRawPeer(mode string) {
 				os.Exit(4)
 			}
 		}
-	case "endless":
+	case "drone":
 		for {
 			if _, err := fmt.Print("....................................."); err != nil {
 				os.Exit(4)
