@@ -53,7 +53,7 @@ func checkConfig(named string) (*Settings, []Check) {
 	case s.File == "":
 		check.Detail = "none found: there are no upstream tools; write ./biplane.yaml, or name a file with --config"
 	default:
-		check.Detail = fmt.Sprintf("%s: %d MCP servers, mode %s", s.File, len(s.Servers), s.Mode)
+		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers)), s.Mode)
 	}
 	check.OK = true
 	checks := []Check{check}
@@ -124,4 +124,11 @@ func checkUpstream(part string, u api.Upstream) Check {
 		check.Detail += "; it last wrote: " + strings.TrimSpace(u.Stderr[n-1])
 	}
 	return check
+}
+
+func servers(n int) string {
+	if n == 1 {
+		return "1 MCP server"
+	}
+	return fmt.Sprintf("%d MCP servers", n)
 }

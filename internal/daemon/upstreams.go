@@ -135,6 +135,9 @@ func (u *upstreams) update(s *source) {
 	if snap.Health.State != tool.Connecting {
 		u.settle(name)
 	}
+	if news {
+		u.catalog.View().Warm() // here, not in the first search: it takes a moment for ten thousand tools
+	}
 }
 
 // settle notes that an upstream is past its first connection, or that nobody waits any longer (name empty).

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/biplane-dev/biplane/internal/peertest"
 	"github.com/biplane-dev/biplane/internal/typegen"
