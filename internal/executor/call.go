@@ -64,28 +64,29 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	r.ids[c.ID] = n
 	r.begin()
 	r.mu.Unlock()
-	r.calls.Go(func() { r.make(n, c, path) })
+	turn := r.turns.join() // here, in the order of the program's own calls
+	r.calls.Go(func() { r.make(n, c, path, turn) })
 	return nil
 }
 
 // maxRefused is how many calls over the limit end the program.
 const maxRefused = 1000
 
-// make makes the n-th call of the program.
-func (r *run) make(n int, c *sandbox.GuestCall, path string) {
+// make makes the n-th call of the program when its turn has come.
+func (r *run) make(n int, c *sandbox.GuestCall, path string, turn chan struct{}) {
 	var res *tool.Result
 	var err error
 	select {
-	case r.slots <- struct{}{}:
+	case <-turn:
 		if err = r.begun(); err == nil {
 			res, err = r.through(n, path, c.Args)
 		}
-		<-r.slots
 	case <-r.over:
 		err = errNotMade
 	case <-r.ctx.Done():
 		err = errNotMade
 	}
+	r.turns.leave(turn)
 	size := 0
 	if res != nil {
 		size = len(res.Raw)

@@ -39,7 +39,7 @@ type run struct {
 	done      chan struct{} // closed when answer is there
 	answered  *tool.Result  // set before done is closed
 	stream    *stream
-	slots     chan struct{} // one for each call under way
+	turns     *turns // of the calls under way
 	calls     sync.WaitGroup
 	files     map[string]string // made when first asked for
 
@@ -74,7 +74,7 @@ type run struct {
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
 		x: x, id: newID("ex_"), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
-		over: make(chan struct{}), done: make(chan struct{}), slots: make(chan struct{}, x.cfg.Limits.Concurrency), ids: map[int64]int{},
+		over: make(chan struct{}), done: make(chan struct{}), turns: newTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that brought it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
