@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -32,9 +30,6 @@ sign-in yet, so it listens on loopback addresses only. The address is printed wh
 			if cfg.Listen = cfg.Settings.Listen; listen != "" {
 				cfg.Listen = listen
 			}
-			if err := checkPort(cfg.Listen); err != nil {
-				return err
-			}
 			d, err := daemon.New(cmd.Context(), cfg)
 			if err != nil {
 				return err
@@ -47,16 +42,4 @@ sign-in yet, so it listens on loopback addresses only. The address is printed wh
 	c.Flags().StringVar(&listen, "listen", "", "loopback `address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
 	addMode(c, &mode, &unprefixed)
 	return c
-}
-
-// checkPort says what is wrong with the port of an address; the rest of it is checked where it is used.
-func checkPort(addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" {
-		return nil
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return usage("listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
-	}
-	return nil
 }

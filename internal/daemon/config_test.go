@@ -87,6 +87,7 @@ func TestConfigErrors(t *testing.T) {
 		{"unknown key", "b.yaml", "mode: code\nmcpServer: {}\n", []string{`b.yaml:2:1: the configuration has no key "mcpServer": did you mean "mcpServers"?`}},
 		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`, []string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
 		{"far from any", "b.yaml", "mode: fast\n", []string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
+		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n", []string{`b.yaml:1:9: listen address "127.0.0.1:99999": the port is a number from 0`}},
 		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80: there is no sign-in yet`}},
 		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{

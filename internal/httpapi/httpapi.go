@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -217,11 +218,14 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// CheckListen says why addr must not be listened on: without sign-in only loopback addresses are safe.
+// CheckListen says why addr can't or must not be listened on: without sign-in only loopback addresses are safe.
 func CheckListen(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "listen address %q: it is like 127.0.0.1:8420", addr)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return tool.Errorf(tool.Invalid, "listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
 	}
 	if !loopback(host) {
 		return tool.Errorf(tool.Invalid, "will not listen on %s: there is no sign-in yet, so whoever reaches it could use all tools; listen on a loopback address like 127.0.0.1:8420", addr)
