@@ -14,7 +14,7 @@ func serveCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP and the HTTP API on a loopback address",
-		Long: `Serves MCP at /mcp, the HTTP API at /api/v1 and health at /healthz and /readyz, until it is interrupted. There is no
+		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, figures at /metrics and health at /healthz and /readyz, until it is interrupted. There is no
 sign-in yet, so it listens on loopback addresses only. The address is printed when it is ready for connections.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
