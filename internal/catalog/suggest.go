@@ -183,6 +183,15 @@ func wordsLikeness(a, b string) float64 {
 	return 2 * float64(n) / float64(len(x)+len(y))
 }
 
+// Distance is the number of bytes to insert, delete, change or swap with their neighbours that make b of a, or more than
+// limit where that is certain at once or one of them is over 64 long. It is for did-you-means.
+func Distance(a, b string, limit int) int {
+	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > limit || len(b)-len(a) > limit {
+		return limit + 1
+	}
+	return distance([]byte(a), []byte(b))
+}
+
 // distance is the number of letters to insert, delete, change or swap with their neighbours (optimal string
 // alignment). Both are at most 64 long.
 func distance(a, b []byte) int {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
 )
 
 // Bounds on a configuration file. They are far above what a person writes.
@@ -274,7 +276,7 @@ func nearest(name string, known key) string {
 	}
 	best, bestD := "", max(2, len(name)/3)+1
 	for _, k := range namesOf(known) {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestD {
+		if d := catalog.Distance(strings.ToLower(name), strings.ToLower(k), bestD-1); d < bestD {
 			best, bestD = k, d
 		}
 	}
@@ -282,32 +284,6 @@ func nearest(name string, known key) string {
 		return fmt.Sprintf(": did you mean %q?", best)
 	}
 	return ""
-}
-
-// distance is how many characters must be changed, added, left out or swapped with the next to make b of a.
-func distance(a, b string) int {
-	if len(a) > 100 || len(b) > 100 {
-		return 100
-	}
-	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, cur = prev, cur, prev2
-	}
-	return prev[len(b)]
 }
 
 // environ is how the process sees its environment.

@@ -216,17 +216,13 @@ func (r *run) lastCalls(well bool) {
 // late ends the program when its own time is over.
 func (r *run) late() {
 	r.mu.Lock()
-	left := r.left
-	if r.running {
-		left -= time.Since(r.since)
-	}
-	if r.running && left > 0 { // the clock was started anew at the same moment
-		r.alarm.Reset(left)
-	}
-	spent := r.running && left <= 0
-	r.mu.Unlock()
-	if !spent {
+	defer r.mu.Unlock()
+	if !r.running {
 		return // a call began at the same moment
+	}
+	if left := r.left - time.Since(r.since); left > 0 { // the clock was started anew at the same moment
+		r.alarm.Reset(left)
+		return
 	}
 	r.cancel(tool.Errorf(tool.Timeout, "the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
 		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))

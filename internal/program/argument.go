@@ -516,7 +516,7 @@ func (v *value) describe() string {
 func nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
-		if d := distance(fold(s), fold(n), least); d <= least && (best == "" || d < distance(fold(s), fold(best), least)) {
+		if d := catalog.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < catalog.Distance(fold(s), fold(best), least)) {
 			best = n
 		}
 	}
@@ -533,30 +533,4 @@ func nearest(s string, names []string) string {
 // fold takes out what names of arguments differ in by taste: case, '_' and '-'.
 func fold(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
-}
-
-// distance gives the edit distance of two names (insertions, deletions, replacements, swaps), or more than limit.
-func distance(a, b string, limit int) int {
-	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
-	}
-	var prev2, prev, cur [65]int
-	for j := range len(b) + 1 {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev = prev, cur
-	}
-	return prev[len(b)]
 }
