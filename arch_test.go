@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"audit":    {"tool"},
 	"catalog":  {"tool"},
 	"identity": {"tool"},
+	"secret":   {},
 	"sandbox":  {"tool"},
 	"upstream": {"tool"},
 	"typegen":  {"tool"},

@@ -1,0 +1,117 @@
+package secret
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// A KeyError says why a key can't be used. Its text says what to do.
+type KeyError struct {
+	Path string // of the file; empty for a key that was given as text
+	Msg  string
+	Err  error // may be nil
+}
+
+// Error gives the text.
+func (e *KeyError) Error() string { return e.Msg }
+
+// Unwrap gives the cause.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// ParseKey reads a key written in hexadecimal or base64 (of either alphabet, padded or not). The error is a *KeyError, and
+// repeats nothing of the text.
+func ParseKey(text string) (*Key, error) {
+	text = strings.TrimSpace(text)
+	for _, decode := range []func(string) ([]byte, error){
+		hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString,
+		base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
+	} {
+		if b, err := decode(text); err == nil && len(b) == KeySize {
+			return NewKey(b)
+		}
+	}
+	return nil, &KeyError{Msg: fmt.Sprintf("the key must be %d random bytes in hexadecimal or base64: make one with openssl rand -hex %d", KeySize, KeySize)}
+}
+
+// Open reads the key in the file at path, KeySize bytes that only this user may read, and makes it where there is none.
+// The error is a *KeyError.
+func Open(path string) (*Key, error) {
+	k, err := readKey(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("make key file %s: %s", path, err)}
+	}
+	return readKey(path) // ours, or that of who was first
+}
+
+func readKey(path string) (*Key, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
+	}
+	defer f.Close()
+	bad := func(format string, args ...any) (*Key, error) {
+		return nil, &KeyError{Path: path, Msg: fmt.Sprintf("key file %s ", path) + fmt.Sprintf(format, args...)}
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
+	}
+	switch mode := fi.Mode(); {
+	case !mode.IsRegular():
+		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
+	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0: // Windows has no such modes: the folder's rights hold there
+		return bad("may be used by others (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, KeySize+1))
+	if err != nil {
+		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
+	}
+	if len(b) != KeySize {
+		return bad("must have %d bytes: restore it from a backup; if there is none, move it away to get a new one, and sign in again", KeySize)
+	}
+	return NewKey(b)
+}
+
+// create makes a key file that is whole whenever it can be seen. The error is fs.ErrExist where another process was
+// first.
+func create(path string) (err error) {
+	var b [KeySize]byte
+	_, _ = rand.Read(b[:]) // it never fails: the process ends instead
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".key-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b[:])
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil { // unlike a rename, it replaces nothing
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // where folders can't be synced
+		return err
+	}
+	return nil
+}
