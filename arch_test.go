@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 
 	"executor":    {"tool", "sandbox", "program"},
 	"gateway":     {"tool", "policy", "approval", "audit", "catalog"},
-	"store":       {"tool", "approval", "audit", "identity", "executor"},
+	"store":       {"tool", "approval", "audit", "identity", "secret", "executor"},
 	"mcpserver":   {"tool", "identity"},
 	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor"},
 	"demo":        {"tool", "api", "daemon"},

@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"bytes"
+	"database/sql"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func tokenKey(t *testing.T, seed byte) *secret.Key {
+	t.Helper()
+	k, err := secret.NewKey(bytes.Repeat([]byte{seed}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func openTokens(t *testing.T, dir string) (*store.Store, *store.Tokens) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, s.Tokens(tokenKey(t, 1))
+}
+
+func TestTokens(t *testing.T) {
+	dir := t.TempDir()
+	s, tokens := openTokens(t, dir)
+	ctx := t.Context()
+	const up, res = "crm", "https://crm.example/mcp"
+	if text, rev, err := tokens.Load(ctx, up, res); text != nil || rev != "" || err != nil {
+		t.Fatalf("nothing there: %q, %q, %v", text, rev, err)
+	}
+	one, err := tokens.Save(ctx, up, res, []byte("very secret one"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := tokens.Save(ctx, up, res, []byte("very secret two"), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, previous := range map[string]string{"an old revision": one, "none": "", "one that never was": "x"} {
+		if _, err := tokens.Save(ctx, up, res, []byte("late"), previous); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("saved over %s: %v", what, err)
+		}
+	}
+	if text, rev, err := tokens.Load(ctx, up, res); string(text) != "very secret two" || rev != two || err != nil {
+		t.Fatalf("loaded %q, %q, %v", text, rev, err)
+	}
+	if text, rev, err := tokens.Load(ctx, up, "https://other.example/mcp"); text != nil || rev != "" || err != nil {
+		t.Fatalf("another resource: %q, %q, %v", text, rev, err)
+	}
+	if _, _, err := s.Tokens(tokenKey(t, 2)).Load(ctx, up, res); tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("another key: %v", err)
+	}
+	if err := tokens.Forget(ctx, up); err != nil {
+		t.Fatal(err)
+	}
+	if text, rev, err := tokens.Load(ctx, up, res); text != nil || rev != "" || err != nil {
+		t.Fatalf("forgotten: %q, %q, %v", text, rev, err)
+	}
+	if _, err := tokens.Save(ctx, up, res, []byte("late"), two); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("saved over what was forgotten: %v", err)
+	}
+}
+
+// A sealed row that is moved to another place does not open there, and nothing is on the disk in the clear.
+func TestTokensStayInPlace(t *testing.T) {
+	dir := t.TempDir()
+	s, tokens := openTokens(t, dir)
+	if _, err := tokens.Save(t.Context(), "a", "https://a.example", []byte("very secret"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sealed []byte
+	if err := db.QueryRow(`SELECT sealed FROM upstream_token`).Scan(&sealed); err != nil || bytes.Contains(sealed, []byte("secret")) {
+		t.Fatalf("stored %q, %v", sealed, err)
+	}
+	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
+		if _, err := db.Exec(`INSERT INTO upstream_token VALUES (?, ?, 'r', '', ?, 0)`, place[0], place[1], sealed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, tokens = openTokens(t, dir)
+	for _, place := range [][2]string{{"b", "https://a.example"}, {"a", "https://b.example"}} {
+		if text, _, err := tokens.Load(t.Context(), place[0], place[1]); err == nil || tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%v: %q, %v", place, text, err)
+		}
+	}
+}
+
+// Of many that change a row at once, one wins.
+func TestTokensRace(t *testing.T) {
+	_, tokens := openTokens(t, t.TempDir())
+	first, err := tokens.Save(t.Context(), "u", "r", []byte("0"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var won atomic.Int32
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			switch _, err := tokens.Save(t.Context(), "u", "r", []byte("n"), first); {
+			case err == nil:
+				won.Add(1)
+			case tool.AsError(err).Kind != tool.Conflict:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Fatalf("%d won", won.Load())
+	}
+}
