@@ -119,7 +119,7 @@ func empty(ctx context.Context, d sandbox.Driver) (err error) {
 	}
 	over := make(chan struct{})
 	g := &guest{in: bytes.NewReader(append(first, '\n')), over: over, end: sync.OnceFunc(func() { close(over) })}
-	if _, err := s.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: g}); err != nil {
+	if _, err := s.Run(ctx, &sandbox.Cmd{Guest: g}); err != nil {
 		return err
 	}
 	if !bytes.Contains(g.said, []byte(`"done"`)) {

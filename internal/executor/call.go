@@ -233,7 +233,7 @@ func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestErro
 }
 
 func (r *run) post(id int64, value json.RawMessage, failure *sandbox.GuestError, wait bool) error {
-	line, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: id, Value: value, Error: failure}})
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: id, Value: value, Error: failure}, At: r.now()})
 	if err != nil {
 		return err
 	}

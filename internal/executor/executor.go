@@ -12,6 +12,7 @@ package executor
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -176,6 +177,13 @@ func def[T int | time.Duration](v *T, d T) {
 
 // newID makes a name that can't be guessed.
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:20]) }
+
+// newSeed makes the randomness of a program, 64 hexadecimal digits.
+func newSeed() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
 
 // duration writes a time for people.
 func duration(d time.Duration) string {

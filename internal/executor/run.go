@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"runtime/debug"
 	"strconv"
@@ -69,6 +70,7 @@ type run struct {
 	running bool
 	since   time.Time
 	alarm   *time.Timer
+	wake    *time.Timer // of the program's timers
 }
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
@@ -165,7 +167,7 @@ func (r *run) drive(box sandbox.Sandbox) error {
 	r.stream = newStream(lim.Message+4096, r.take, func() error {
 		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", sizeText(lim.Message)))
 	})
-	first, err := tool.Marshal(sandbox.HostMessage{Run: &sandbox.Run{Code: r.program.Code, Name: program.FileName, Namespaces: r.program.Namespaces}})
+	first, err := tool.Marshal(sandbox.HostMessage{Run: &sandbox.Run{Code: r.program.Code, Name: program.FileName, Namespaces: r.program.Namespaces, Seed: newSeed()}, At: r.now()})
 	if err != nil {
 		return err
 	}
@@ -176,9 +178,11 @@ func (r *run) drive(box sandbox.Sandbox) error {
 	r.running, r.since = true, time.Now()
 	r.alarm = time.AfterFunc(r.left, r.late)
 	r.mu.Unlock()
-	exit, err := box.Run(r.ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: r.stream})
+	r.wake = time.AfterFunc(math.MaxInt64, r.awake)
+	exit, err := box.Run(r.ctx, &sandbox.Cmd{Guest: r.stream})
 	r.mu.Lock()
 	r.alarm.Stop()
+	r.wake.Stop()
 	r.running = false
 	end := r.end
 	r.mu.Unlock()
@@ -195,6 +199,31 @@ func (r *run) drive(box sandbox.Sandbox) error {
 		return err
 	}
 	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
+}
+
+// now is the time that a program is told, in milliseconds since the epoch.
+func (r *run) now() int64 { return r.x.cfg.Now().UnixMilli() }
+
+// maxTimer is the longest time that a program can set a timer for: no execution lasts longer.
+const maxTimer = 1 << 31
+
+// setTimer arranges for the one wake-up that the program asks for.
+func (r *run) setTimer(ms float64) {
+	r.wake.Stop()
+	if ms >= 0 {
+		r.wake.Reset(time.Duration(min(ms, maxTimer) * float64(time.Millisecond)))
+	}
+}
+
+// awake tells the program that the time has come.
+func (r *run) awake() {
+	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
+	if err == nil {
+		err = r.stream.send(line, false)
+	}
+	if err != nil {
+		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)
+	}
 }
 
 // errEnded is how a call ends that went on for longer after the program's end than anybody waits.
@@ -289,6 +318,9 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 			return tool.Errorf(tool.Limit, "the program asked for files more than %s times", group(maxFiles))
 		}
 		return r.file(m.File)
+	case m.Timer != nil:
+		r.setTimer(m.Timer.MS)
+		return nil
 	case m.Console != nil:
 		r.log(m.Console)
 		return nil

@@ -3,13 +3,17 @@ package sandboxtest
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -81,11 +85,16 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 	o := &Outcome{}
 	var ended, answers sync.WaitGroup
 	ended.Go(func() {
-		o.Exit, o.Err = box.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: theirs})
+		o.Exit, o.Err = box.Run(ctx, &sandbox.Cmd{Guest: theirs})
 		_ = theirs.Close()
 	})
 	w := &sender{w: ours}
-	_ = w.send(sandbox.HostMessage{Run: &run}) // an error shows where it reads
+	wake := time.AfterFunc(math.MaxInt64, func() { _ = w.send(message(sandbox.HostMessage{Wake: &sandbox.Wake{}})) })
+	defer wake.Stop()
+	if run.Seed == "" {
+		run.Seed = NewSeed()
+	}
+	_ = w.send(message(sandbox.HostMessage{Run: &run})) // an error shows where it reads
 	in := bufio.NewReader(ours)
 	for !o.Done && o.Fail == nil || h.Linger {
 		m, err := receive(in)
@@ -96,11 +105,17 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 			h.Seen(m)
 		}
 		o.keep(m)
+		if m.Timer != nil {
+			wake.Stop()
+			if m.Timer.MS >= 0 {
+				wake.Reset(time.Duration(m.Timer.MS * float64(time.Millisecond)))
+			}
+		}
 		if c := m.Call; c != nil && h.Call != nil {
 			answers.Go(func() {
 				if a := h.Call(ctx, c); a != nil {
 					a.ID = c.ID
-					_ = w.send(sandbox.HostMessage{Answer: a}) // the guest may have ended
+					_ = w.send(message(sandbox.HostMessage{Answer: a})) // the guest may have ended
 				}
 			})
 		}
@@ -110,6 +125,19 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 	cancel()
 	answers.Wait()
 	return o
+}
+
+// NewSeed makes a Seed for a sandbox.Run.
+func NewSeed() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// message is m with the time of day.
+func message(m sandbox.HostMessage) sandbox.HostMessage {
+	m.At = time.Now().UnixMilli()
+	return m
 }
 
 // keep takes over what a message says.

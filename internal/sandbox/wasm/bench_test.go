@@ -127,7 +127,7 @@ func BenchmarkCalls(b *testing.B) {
 // BenchmarkHostCall is one synchronous call of a host function, from inside the guest.
 func BenchmarkHostCall(b *testing.B) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host;
-		return { attach() { host("timer", -1); }, deliver(n) { for (let i = 0; i < n; i++) host("now"); host("write", "\n"); }, wake() {}, idle() {} }; })()`})
+		return { deliver(n) { for (let i = 0; i < n; i++) host("now"); host("write", "\n"); }, idle() {} }; })()`})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func BenchmarkHostCall(b *testing.B) {
 		<-w
 		_ = out.Close()
 	}()
-	_, err = s.Run(b.Context(), &sandbox.Cmd{Args: []string{"js"}, Guest: struct {
+	_, err = s.Run(b.Context(), &sandbox.Cmd{Guest: struct {
 		io.Reader
 		io.Writer
 	}{in, writerFunc(func(p []byte) (int, error) { close(w); return len(p), nil })}})

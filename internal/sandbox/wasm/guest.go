@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 
@@ -18,9 +19,7 @@ type handles struct {
 	scratch   uint32 // address of scratchSize bytes for arguments and results
 	undefined value
 	runtime   value // the prelude's completion value
-	attach    value // its methods; zero where it has none
-	deliver   value
-	wake      value
+	deliver   value // its methods; zero where it has none
 	idle      value
 	hangup    value
 	unhandled value
@@ -32,9 +31,7 @@ const scratchSize = 64
 type host interface {
 	interrupted() bool // whether the guest is to stop
 	write(n int, text func() string)
-	now() int64 // milliseconds since the epoch
-	random(b []byte)
-	timer(ms float64)
+	ask(question string) (answer string, ok bool) // stands still until the answer is there
 }
 
 // A guest is one instance of the engine in a region. Its methods touch the guest's memory: all but enter and stop may
@@ -45,6 +42,9 @@ type guest struct {
 	h        handles
 	host     host
 	rejected []rejection
+	random   *rand.ChaCha8 // of the guest of which the image is made; no other has any
+	clock    int64         // milliseconds since the epoch
+	readings int           // of the clock
 
 	mu      sync.Mutex
 	inside  bool // a goroutine is inside enter
@@ -62,7 +62,7 @@ const maxRejected = 16
 
 // newGuest puts an engine over a region.
 func newGuest(r *region, h handles, outside host) *guest {
-	g := &guest{region: r, h: h, host: outside}
+	g := &guest{region: r, h: h, host: outside, clock: bootTime}
 	g.m = qjs.New(imports{g})
 	g.m.Grow = r.grow
 	g.m.SetMemory(r.memory())
@@ -200,6 +200,21 @@ func (g *guest) property(v value, name string) value {
 	g.m.WasmFree(p)
 	return value(x)
 }
+
+// readingsPerMS is how often the clock can be read before it moves on by itself, by a millisecond.
+const readingsPerMS = 4096
+
+// now reads the guest's clock.
+func (g *guest) now() int64 {
+	if g.readings++; g.readings == readingsPerMS {
+		g.readings = 0
+		g.clock++
+	}
+	return g.clock
+}
+
+// setClock sets the guest's clock, which never goes back.
+func (g *guest) setClock(ms int64) { g.clock = max(g.clock, ms) }
 
 func (g *guest) free(v value) {
 	if v != 0 {

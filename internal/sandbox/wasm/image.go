@@ -43,7 +43,8 @@ func newImage(prelude string) (img *image, err error) {
 	if !r.grow(size) {
 		return nil, errMemory
 	}
-	g := newGuest(r, handles{}, &booter{until: time.Now().Add(10 * time.Second), seed: rand.NewChaCha8([32]byte{})})
+	g := newGuest(r, handles{}, booter{until: time.Now().Add(10 * time.Second)})
+	g.random = rand.NewChaCha8([32]byte{})
 	img = &image{}
 	if err := g.enter(func() error { return g.boot(prelude, img) }); err != nil {
 		return nil, err
@@ -108,8 +109,8 @@ func (g *guest) prelude(source string) error {
 		to       *value
 		optional bool
 	}{
-		{"attach", &g.h.attach, false}, {"deliver", &g.h.deliver, false}, {"wake", &g.h.wake, false},
-		{"idle", &g.h.idle, false}, {"hangup", &g.h.hangup, true}, {"unhandled", &g.h.unhandled, true},
+		{"deliver", &g.h.deliver, false}, {"idle", &g.h.idle, false},
+		{"hangup", &g.h.hangup, true}, {"unhandled", &g.h.unhandled, true},
 	} {
 		p := g.property(v, x.name)
 		switch {
@@ -138,14 +139,9 @@ func (g *guest) cstring(p uint32) string {
 // close gives the image's memory back; guests that map it keep their own view.
 func (i *image) close() { i.file.close() }
 
-// A booter is the outside of the guest of which the image is made. What it answers is always the same.
-type booter struct {
-	until time.Time
-	seed  *rand.ChaCha8
-}
+// A booter is the outside of the guest of which the image is made.
+type booter struct{ until time.Time }
 
-func (b *booter) interrupted() bool        { return time.Now().After(b.until) }
-func (b *booter) write(int, func() string) {}
-func (b *booter) now() int64               { return bootTime }
-func (b *booter) random(p []byte)          { _, _ = b.seed.Read(p) } // never fails
-func (b *booter) timer(float64)            {}
+func (b booter) interrupted() bool       { return time.Now().After(b.until) }
+func (booter) write(int, func() string)  {}
+func (booter) ask(string) (string, bool) { return "", false }

@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math"
 	"time"
 
@@ -37,28 +36,38 @@ func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint
 		if !g.text(arg(1), g.host.write) {
 			return 0 // the conversion threw, or memory is out
 		}
-	case "now":
-		return m.QjsNewNumber(float64(g.host.now()))
-	case "random":
-		n := m.QjsGetFloat64(uint32(arg(1)))
-		if !(n >= 0 && n <= 1024) {
-			return g.throw("random: ask for 0 to 1024 bytes")
-		}
-		b := make([]byte, int(n))
-		g.host.random(b)
-		return uint32(g.newString(hex.EncodeToString(b)))
-	case "timer":
+	case "ask":
+		return g.ask(arg(1))
+	case "clock":
 		ms := m.QjsGetFloat64(uint32(arg(1)))
-		if math.IsNaN(ms) {
-			return g.throw("timer: not a number")
+		if !(math.Abs(ms) < maxClock) {
+			return g.throw("clock: no time")
 		}
-		g.host.timer(ms)
+		g.setClock(int64(ms))
+	case "now":
+		return m.QjsNewNumber(float64(g.now()))
 	case "eval":
 		return i.eval(arg(1), arg(2))
 	default:
 		return g.throw("no such host function")
 	}
 	return m.QjsDupValue(uint32(g.h.undefined))
+}
+
+// maxClock bounds a guest's clock, in milliseconds: what JavaScript's Date can hold (ECMA-262, section 21.4.1.1).
+const maxClock = 8.64e15
+
+// ask asks the host.
+func (g *guest) ask(question value) uint32 {
+	var answer string
+	var ok bool
+	if !g.text(question, func(_ int, text func() string) { answer, ok = g.host.ask(text()) }) {
+		return 0 // the conversion threw, or memory is out
+	}
+	if !ok {
+		return g.m.QjsDupValue(uint32(g.h.undefined))
+	}
+	return uint32(g.newString(answer))
 }
 
 // eval runs a script under a file name of its own, for stack traces.
@@ -139,19 +148,17 @@ func (imports) EnvHostModuleLoad(*qjs.Module, uint32, uint32) uint32 { return 0 
 
 // WasiSnapshotPreview1ClockTimeGet is what Date reads, in nanoseconds but as coarse as the host makes it.
 func (i imports) WasiSnapshotPreview1ClockTimeGet(m *qjs.Module, clock uint32, precision uint64, result uint32) uint32 {
-	binary.LittleEndian.PutUint64(m.Memory()[result:], uint64(i.g.host.now()*int64(time.Millisecond)))
+	binary.LittleEndian.PutUint64(m.Memory()[result:], uint64(i.g.now()*int64(time.Millisecond)))
 	return wasiOK
 }
 
-// WasiSnapshotPreview1RandomGet fills guest memory with randomness.
+// WasiSnapshotPreview1RandomGet fills guest memory with what is random while the image is made, and the same each
+// time. Afterwards there is none: programs get theirs from the prelude, which has a seed from the host.
 func (i imports) WasiSnapshotPreview1RandomGet(m *qjs.Module, at, n uint32) uint32 {
-	var b [256]byte
-	for n > 0 {
-		k := min(n, uint32(len(b)))
-		i.g.host.random(b[:k])
-		copy(m.Memory()[at:][:k], b[:k])
-		at, n = at+k, n-k
+	if i.g.random == nil {
+		return wasiNoSys
 	}
+	_, _ = i.g.random.Read(m.Memory()[at:][:n]) // never fails
 	return wasiOK
 }
 

@@ -36,12 +36,12 @@ type run struct {
 	first   bool // the guest is fresh
 	in      *inbox
 	out     *outbox
-	left    int64       // bytes that the guest may still write; touched inside entries only
-	alarm   *time.Timer // the guest's own
-	due     bool        // alarm was set and has not gone off
-	turned  time.Time   // when this entry got its turn
-	yielded time.Time   // when it last let other goroutines run
+	left    int64     // bytes that the guest may still write; touched inside entries only
+	turned  time.Time // when this entry got its turn
+	yielded time.Time // when it last let other goroutines run
 
+	ctx     context.Context // of what the guest asks; done when the run is stopped
+	cancel  context.CancelFunc
 	halted  chan struct{} // closed by stop
 	halting atomic.Bool   // the same, for the guest's polls
 	watch   *time.Timer   // when the watchdog looks next
@@ -58,8 +58,8 @@ type run struct {
 func newRun(d *Driver, g *guest, spec sandbox.Spec, cmd *sandbox.Cmd, first bool) *run {
 	r := &run{d: d, g: g, spec: spec, cmd: cmd, first: first, left: spec.Output,
 		in: newInbox(int(spec.Memory)), out: newOutbox(), halted: make(chan struct{})}
-	r.watch, r.alarm = time.NewTimer(math.MaxInt64), time.NewTimer(math.MaxInt64)
-	r.alarm.Stop()
+	r.watch = time.NewTimer(math.MaxInt64)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	g.host = r
 	return r
 }
@@ -82,6 +82,7 @@ func (r *run) stop(err error) {
 	r.cause = err
 	r.halting.Store(true)
 	close(r.halted)
+	r.cancel()
 	r.watch.Reset(grace)
 }
 
@@ -119,13 +120,13 @@ func (r *run) do() error {
 	err := r.explain(r.pump())
 	r.flush()
 	close(quit)
-	r.alarm.Stop()
 	if c, ok := r.cmd.Guest.(io.Closer); ok {
 		_ = c.Close() // the other side sees the end of the stream
 		stream.Wait()
 	}
 	watcher.Wait()
 	r.watch.Stop()
+	r.cancel()
 	r.g.host = deafHost{}
 	return err
 }
@@ -133,9 +134,9 @@ func (r *run) do() error {
 // pump enters the guest for whatever comes, until the host hangs up.
 func (r *run) pump() error {
 	if r.first {
-		if err := r.enter(r.attach); err != nil {
-			return err
-		}
+		r.first = false
+		r.g.m.QjsSetMemoryLimit(uint32(r.spec.Memory - headroom))
+		r.g.m.QjsSetMaxStackSize(uint32(r.spec.Stack))
 	}
 	for {
 		line, ok, end := r.in.take()
@@ -154,9 +155,6 @@ func (r *run) pump() error {
 		default:
 			select {
 			case <-r.in.more:
-			case <-r.alarm.C:
-				r.due = false
-				err = r.enter(func() error { return r.g.call(r.g.h.wake) })
 			case <-r.halted:
 			}
 		}
@@ -164,13 +162,6 @@ func (r *run) pump() error {
 			return err
 		}
 	}
-}
-
-// attach is the first entry of a fresh guest.
-func (r *run) attach() error {
-	r.g.m.QjsSetMemoryLimit(uint32(r.spec.Memory - headroom))
-	r.g.m.QjsSetMaxStackSize(uint32(r.spec.Stack))
-	return r.g.call(r.g.h.attach)
 }
 
 func (r *run) deliver(line string) error {
@@ -357,22 +348,16 @@ func (r *run) write(n int, text func() string) {
 	r.out.put(text())
 }
 
-func (r *run) now() int64 { return r.d.cfg.Now().UnixMilli() }
-
-func (r *run) random(b []byte) {
-	if _, err := io.ReadFull(r.d.cfg.Random, b); err != nil {
-		panic(abort{fmt.Errorf("randomness for a guest: %w", err)})
+// ask asks the host and gives the guest's turn to others meanwhile.
+func (r *run) ask(question string) (string, bool) {
+	if r.cmd.Ask == nil {
+		return "", false
 	}
-}
-
-// maxTimer is the longest that a guest may ask for: no run lasts longer.
-const maxTimer = 1 << 31
-
-func (r *run) timer(ms float64) {
-	if r.alarm.Stop(); ms < 0 {
-		r.due = false
-		return
+	r.d.turns.give()
+	answer := r.cmd.Ask(r.ctx, []byte(question))
+	r.d.turns.take(false, r.halted)
+	if r.halting.Load() {
+		panic(abort{errDead}) // nothing of it matters any more
 	}
-	r.due = true
-	r.alarm.Reset(time.Duration(min(ms, maxTimer)*1000) * time.Microsecond)
+	return string(answer), true
 }

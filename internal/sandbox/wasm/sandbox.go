@@ -34,9 +34,6 @@ func newSandbox(d *Driver, spec sandbox.Spec, r *region) *Sandbox {
 // the end if that has a Close method, as a process closes its end of a pipe: otherwise a Read or Write of it that is
 // under way goes on, on a goroutine that is left behind, until the other side ends it.
 func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
-	if len(cmd.Args) == 0 || cmd.Args[0] != "js" {
-		return -1, tool.Errorf(tool.Invalid, "the wasm driver runs js, not %q", cmd.Args)
-	}
 	if cmd.Guest == nil {
 		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
 	}

@@ -106,7 +106,7 @@ var tortures = []string{
 	`for (;;) ask(1)`,
 	`for (;;) write("x".repeat(100))`,
 	`write("x".repeat(3e6)); write("y".repeat(3e6)); write("z".repeat(3e6))`,
-	`timer(1e308); timer(-1e308); timer(0)`,
+	`clock(1e308)`, `clock(NaN)`, `clock({})`, `clock(-1e15); clock(8e15); new Date().toString()`, `question({})`, `question("x".repeat(1e6)) === undefined`,
 	`random(1e9)`,
 	`random(-1)`,
 	`Object.defineProperty(Array.prototype, "0", { get() { throw 1; } }); [,].toString()`,

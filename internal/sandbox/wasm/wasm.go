@@ -12,23 +12,23 @@
 // finds a global __host, which it must capture and delete:
 //
 //	__host("write", s)          writes one line, "\n" included, to the guest stream
-//	__host("now")               gives milliseconds since the epoch
-//	__host("random", n)         gives 2n hexadecimal digits, n at most 1024
-//	__host("timer", ms)         asks for one wake() in ms milliseconds, instead of any earlier one; negative: none
+//	__host("ask", s)            asks the host (Cmd.Ask) and gives its answer, or undefined where nobody answers
+//	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch; it never goes back
+//	__host("now")               reads it; every 4,096th reading moves it by a millisecond, so that who waits in a loop gets on
 //	__host("eval", code, name)  runs a script, named so in stack traces, and gives its completion value
 //
-// Its completion value is an object with the methods attach() (called first in each sandbox: the place to seed
-// randomness), deliver(line) (a line of the host's, without "\n"), wake() (the timer is due), idle() (no job is left
-// after one of these), and, if it likes, hangup() (the host has gone) and unhandled(reason) (a promise was rejected
-// and nothing handled it). None of them may throw.
+// Its completion value is an object with the methods deliver(line) (a line of the host's, without "\n"), idle() (no job
+// is left after one of these), and, if it likes, hangup() (the host has gone) and unhandled(reason) (a promise was
+// rejected and nothing handled it). None of them may throw.
+//
+// Nothing else of the outside reaches a guest, neither time nor randomness: the lines and answers of the host determine
+// what it does.
 package wasm
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -52,9 +52,7 @@ const (
 
 // Config makes a Driver. Its zero value is what everybody but a test wants.
 type Config struct {
-	Prelude string           // the guest's side of the protocol; prelude.Source if empty
-	Now     func() time.Time // the guests' clock; the time of day in steps of a millisecond if nil
-	Random  io.Reader        // the guests' randomness; crypto/rand if nil. It must be safe for concurrent use.
+	Prelude string // the guest's side of the protocol; prelude.Source if empty
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
 	// wait for a turn, those that run long step back for them.
 	Parallel int
@@ -82,12 +80,6 @@ func New(cfg Config) (*Driver, error) {
 	}
 	if cfg.Prelude == "" {
 		return nil, errors.New("wasm driver: no prelude")
-	}
-	if cfg.Now == nil {
-		cfg.Now = func() time.Time { return time.Now().Truncate(time.Millisecond) }
-	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Reader
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
@@ -157,6 +149,8 @@ func complete(s sandbox.Spec) (sandbox.Spec, error) {
 		return s, tool.Errorf(tool.Invalid, "sandbox memory of %d bytes: the wasm engine takes %d MiB to %d MiB", s.Memory, minMemory>>20, maxMemory>>20)
 	case s.Stack < minStack || s.Stack > maxStack:
 		return s, tool.Errorf(tool.Invalid, "sandbox stack of %d bytes: the wasm engine takes %d KiB to %d KiB", s.Stack, minStack>>10, maxStack>>10)
+	case s.Runtime != "" && s.Runtime != "js":
+		return s, tool.Errorf(tool.Invalid, "the wasm driver runs js, not %q", s.Runtime)
 	case s.CPU < 0 || s.Output < 0:
 		return s, tool.Errorf(tool.Invalid, "sandbox limits may not be negative")
 	}
@@ -246,7 +240,7 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 			"memory":  fmt.Sprintf("copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest", img.size>>10, img.file.kind),
 			"stop":    "the engine's interrupts, then revocation of the guest's memory (tried)",
 			"cpu":     cpuClockName,
-			"imports": "clock, randomness, one stream; no files, no network, no modules",
+			"imports": "one stream of lines; no clock, randomness, files, network or modules but what those lines bring",
 		},
 		Missing: append([]string{
 			"a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them",
@@ -296,8 +290,6 @@ func (d *Driver) tryGuest() error {
 // A deafHost is the outside of a guest that nobody stops by asking.
 type deafHost struct{}
 
-func (deafHost) interrupted() bool        { return false }
-func (deafHost) write(int, func() string) {}
-func (deafHost) now() int64               { return bootTime }
-func (deafHost) random(b []byte)          { clear(b) }
-func (deafHost) timer(float64)            {}
+func (deafHost) interrupted() bool         { return false }
+func (deafHost) write(int, func() string)  {}
+func (deafHost) ask(string) (string, bool) { return "", false }

@@ -57,7 +57,7 @@ func (p *peer) run(ctx context.Context) {
 	ours, theirs := net.Pipe()
 	p.conn, p.in = ours, bufio.NewReader(ours)
 	go func() {
-		_, err := p.box.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: theirs})
+		_, err := p.box.Run(ctx, &sandbox.Cmd{Guest: theirs})
 		p.done <- err
 	}()
 }

@@ -7,12 +7,7 @@
 //
 //	go generate ./internal/sandbox/wasm/guest
 //
-// The contract with the driver: while Source is evaluated as a script there is a global function __host, which the
-// runtime takes away: __host("write", s) appends one line of the protocol, with its "\n", to the guest stream;
-// __host("now") gives milliseconds since the epoch; __host("random", n) gives 2n hexadecimal digits; __host("timer",
-// ms) arms the one next wake-up, none when ms is negative. The value of the script is an object with the methods
-// attach() (first in every fresh sandbox), deliver(line), wake(), idle() (whenever the job queue has been drained) and
-// unhandled(reason) (a promise was rejected and nobody looks at it). None of them throws, whatever a program did.
+// The contract with the driver stands in the documentation of package wasm.
 package guest
 
 import _ "embed"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -55,12 +56,13 @@ func runScript(t *testing.T, code string) talk {
 	guestIn, hostOut := io.Pipe()
 	var over sync.WaitGroup
 	over.Go(func() {
-		if _, err := s.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: ends{guestIn, guestOut, guestIn}}); err != nil {
+		if _, err := s.Run(ctx, &sandbox.Cmd{Guest: ends{guestIn, guestOut, guestIn}}); err != nil {
 			t.Errorf("run: %v", err)
 		}
 		guestOut.Close()
 	})
 	send := func(m sandbox.HostMessage) {
+		m.At = time.Now().UnixMilli()
 		line, err := tool.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +71,9 @@ func runScript(t *testing.T, code string) talk {
 			t.Errorf("send: %v", err)
 		}
 	}
-	send(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"box": {"echo", "fail"}}}})
+	send(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program.js", Seed: sandboxtest.NewSeed(), Namespaces: map[string][]string{"box": {"echo", "fail"}}}})
+	wake := time.NewTimer(time.Hour)
+	defer func() { wake.Stop() }()
 	var got talk
 	in := bufio.NewReader(hostIn)
 	for {
@@ -94,6 +98,11 @@ func runScript(t *testing.T, code string) talk {
 			send(sandbox.HostMessage{Answer: &sandbox.Answer{ID: m.File.ID, Value: v}})
 		case m.Console != nil:
 			got.console = append(got.console, m.Console.Level+": "+m.Console.Text)
+		case m.Timer != nil:
+			wake.Stop()
+			if m.Timer.MS >= 0 {
+				wake = time.AfterFunc(time.Duration(m.Timer.MS*float64(time.Millisecond)), func() { send(sandbox.HostMessage{Wake: &sandbox.Wake{}}) })
+			}
 		case m.Emit != nil:
 			got.emitted = append(got.emitted, m.Emit.Handle)
 		case m.Done != nil, m.Fail != nil:

@@ -4,18 +4,16 @@
   "use strict";
   const host = globalThis.__host;
   delete globalThis.__host;
-  let seed = 0, waiting = new Map(), next = 1;
+  let waiting = new Map(), next = 1;
   const write = (v) => host("write", JSON.stringify(v) + "\n");
   const fail = (e) => write({ error: String(e), stack: e && e.stack });
   globalThis.write = write;
   globalThis.now = () => host("now");
-  globalThis.random = (n) => host("random", n);
-  globalThis.timer = (ms) => host("timer", ms);
+  globalThis.clock = (ms) => host("clock", ms);
+  globalThis.question = (s) => host("ask", s);
   globalThis.evalAs = (code, name) => host("eval", code, name);
-  globalThis.seed = () => seed;
   globalThis.ask = (x) => new Promise((ok) => { waiting.set(next, ok); write({ ask: next++, x }); });
   return {
-    attach() { seed = host("random", 8); },
     deliver(line) {
       if (line.startsWith("answer ")) {
         const [, id, v] = line.split(" ");
@@ -29,7 +27,6 @@
         else write({ value: v });
       } catch (e) { fail(e); }
     },
-    wake() { write({ wake: true }); },
     idle() { if (globalThis.onidle) globalThis.onidle(); },
     hangup() { if (globalThis.onhangup) globalThis.onhangup(); },
     unhandled(reason) { write({ unhandled: String(reason) }); },

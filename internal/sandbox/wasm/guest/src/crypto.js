@@ -1,22 +1,61 @@
-// Randomness and clocks, both from the host: nothing of them is in the golden image.
+// Randomness and clocks. All randomness of a program comes of the seed that the host gave with it, by ChaCha20
+// (RFC 8439) in counter mode: the same seed gives the same numbers, and nobody without it can tell them.
 
 import {
-  MathObject, RangeErrorCtor, TypeErrorCtor, Uint8ArrayCtor, create, define, global, indexOf, named, slice,
+  ErrorCtor, Int32ArrayCtor, MathObject, RangeErrorCtor, TypeErrorCtor, Uint8ArrayCtor, create, define, global, indexOf, named,
   typedArrayBuffer, typedArrayBytes, typedArrayOffset, typedArrayTag,
 } from "./primordials.js";
-import { now, random } from "./host.js";
+import { now } from "./host.js";
+
+const key = new Int32ArrayCtor(8), block = new Int32ArrayCtor(16), stream = new Uint8ArrayCtor(64);
+let counter = 0, used = 64, seeded = false;
+
+const rotl = (x, n) => (x << n) | (x >>> (32 - n));
+
+function quarter(x, a, b, c, d) {
+  x[a] = x[a] + x[b] | 0; x[d] = rotl(x[d] ^ x[a], 16);
+  x[c] = x[c] + x[d] | 0; x[b] = rotl(x[b] ^ x[c], 12);
+  x[a] = x[a] + x[b] | 0; x[d] = rotl(x[d] ^ x[a], 8);
+  x[c] = x[c] + x[d] | 0; x[b] = rotl(x[b] ^ x[c], 7);
+}
+
+// The words that a block begins with; the nonce is zero, since each key serves one program.
+function begin(x) {
+  x[0] = 0x61707865; x[1] = 0x3320646e; x[2] = 0x79622d32; x[3] = 0x6b206574;
+  for (let i = 0; i < 8; i++) x[4 + i] = key[i];
+  x[12] = counter; x[13] = 0; x[14] = 0; x[15] = 0;
+}
+
+const start = new Int32ArrayCtor(16);
+
+function refill() {
+  begin(block);
+  begin(start);
+  for (let i = 0; i < 10; i++) {
+    quarter(block, 0, 4, 8, 12); quarter(block, 1, 5, 9, 13); quarter(block, 2, 6, 10, 14); quarter(block, 3, 7, 11, 15);
+    quarter(block, 0, 5, 10, 15); quarter(block, 1, 6, 11, 12); quarter(block, 2, 7, 8, 13); quarter(block, 3, 4, 9, 14);
+  }
+  for (let i = 0; i < 16; i++) {
+    const w = block[i] + start[i] | 0;
+    stream[4 * i] = w; stream[4 * i + 1] = w >>> 8; stream[4 * i + 2] = w >>> 16; stream[4 * i + 3] = w >>> 24;
+  }
+  counter = counter + 1 | 0;
+  used = 0;
+}
+
+function byte() {
+  if (!seeded) throw new ErrorCtor("there is no randomness here: the host gave no seed");
+  if (used === 64) refill();
+  return stream[used++];
+}
+
+const word = () => byte() | byte() << 8 | byte() << 16 | byte() << 24;
 
 const hex = "0123456789abcdef";
 const nibble = (s, i) => indexOf(hex, s[i]);
 
-function word(s, i) {
-  let w = 0;
-  for (let j = 0; j < 8; j++) w = (w << 4) | nibble(s, 8 * i + j);
-  return w;
-}
-
-// Math.random: sfc32 by Chris Doty-Humphrey, seeded by the host once a sandbox.
-let a = 0, b = 0, c = 0, d = 1, seeded = false;
+// Math.random: sfc32 by Chris Doty-Humphrey, seeded from the above when it is first used.
+let a = 0, b = 0, c = 0, d = 1, fast = false;
 
 function next() {
   const t = (a + b | 0) + d | 0;
@@ -27,24 +66,31 @@ function next() {
   return t >>> 0;
 }
 
-/** Forgets the seed and starts the clock; in every fresh sandbox. */
-export function reseed() {
-  seeded = false;
+/** Takes the seed of a program, 64 hexadecimal digits or undefined for none, and starts its clock. */
+export function seed(digits) {
+  fast = false;
+  counter = 0;
+  used = 64;
   origin = now();
+  seeded = digits !== undefined;
+  if (!seeded) return;
+  for (let i = 0; i < 8; i++) {
+    let w = 0;
+    for (let j = 3; j >= 0; j--) w = w << 8 | nibble(digits, 8 * i + 2 * j) << 4 | nibble(digits, 8 * i + 2 * j + 1);
+    key[i] = w;
+  }
 }
 
 define(MathObject, "random", named(() => {
-  if (!seeded) {
-    const s = random(12);
-    a = word(s, 0); b = word(s, 1); c = word(s, 2); d = 1;
+  if (!fast) {
+    a = word(); b = word(); c = word(); d = 1;
     for (let i = 0; i < 12; i++) next();
-    seeded = true;
+    fast = true;
   }
   return (next() * 2097152 + (next() >>> 11)) / 9007199254740992;
 }, "random"));
 
 const crypto = create(null);
-const most = 1024; // bytes that the host gives at once
 const integers = " Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array BigInt64Array BigUint64Array ";
 
 define(crypto, "getRandomValues", named((view) => {
@@ -53,18 +99,19 @@ define(crypto, "getRandomValues", named((view) => {
   const n = typedArrayBytes(view);
   if (n > 65536) throw new RangeErrorCtor("getRandomValues gives at most 65536 bytes at once, asked for " + n);
   const bytes = new Uint8ArrayCtor(typedArrayBuffer(view), typedArrayOffset(view), n);
-  let s = "";
-  for (let i = 0; i < n; i++) {
-    const at = i % most;
-    if (at === 0) s = random(n - i < most ? n - i : most);
-    bytes[i] = nibble(s, 2 * at) << 4 | nibble(s, 2 * at + 1);
-  }
+  for (let i = 0; i < n; i++) bytes[i] = byte();
   return view;
 }, "getRandomValues"), true);
 
 define(crypto, "randomUUID", named(() => {
-  const s = random(16);
-  return slice(s, 0, 8) + "-" + slice(s, 8, 12) + "-4" + slice(s, 13, 16) + "-" + hex[8 + (nibble(s, 16) & 3)] + slice(s, 17, 20) + "-" + slice(s, 20, 32);
+  let s = "";
+  for (let i = 0; i < 16; i++) {
+    let x = byte();
+    if (i === 6) x = x & 0x0f | 0x40;
+    if (i === 8) x = x & 0x3f | 0x80;
+    s += (i === 4 || i === 6 || i === 8 || i === 10 ? "-" : "") + hex[x >> 4] + hex[x & 15];
+  }
+  return s;
 }, "randomUUID"), true);
 define(crypto, Symbol.toStringTag, "Crypto");
 global("crypto", crypto);

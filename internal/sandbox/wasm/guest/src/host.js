@@ -8,14 +8,17 @@ deleteProperty(globalThis, "__host");
 
 const write = (line) => { host("write", line + "\n"); };
 
-/** Milliseconds since the epoch. */
+/** Milliseconds since the epoch, as the host said last; it moves on a little when it is read often. */
 export const now = () => host("now");
 
-/** 2n random hexadecimal digits. */
-export const random = (n) => host("random", n);
+/** Sets the clock, which never goes back. */
+export const clock = (ms) => { host("clock", ms); };
 
-/** Arms the one next wake-up, in ms from now; a negative number disarms it. */
-export const timer = (ms) => { host("timer", ms); };
+/** Asks the host for one wake-up in ms from now, instead of any before; a negative number takes the request back. */
+export const timer = (ms) => { write('{"timer":{"ms":' + ms + "}}"); };
+
+/** Asks the host and stands still until it answers; undefined where it doesn't. Question and answer are lines. */
+export const ask = (question) => host("ask", question);
 
 const quote = (s) => JSONStringify(s);
 

@@ -13,7 +13,7 @@ import * as console_ from "./console.js";
 import { parse, resolved, serialize } from "./json.js";
 import "./url.js";
 import "./encoding.js";
-import { reseed } from "./crypto.js";
+import { seed } from "./crypto.js";
 import "./events.js";
 import "./intl.js";
 import { setNamespaces } from "./tools.js";
@@ -48,6 +48,7 @@ function start(run) {
     console_.reset();
   }
   fresh = false;
+  seed(run.seed);
   setProgramName(run.name || "program");
   setNamespaces(run.namespaces);
   let result;
@@ -185,16 +186,18 @@ function isOutOfMemory(e) {
 /** A line of the host. */
 function deliver(line) {
   const m = setPrototypeOf(parse(line), null);
+  if (m.at !== undefined) host.clock(m.at);
   if (m.answer !== undefined) { if (phase !== idle) calls.answer(setPrototypeOf(m.answer, null)); return; }
+  if (m.wake !== undefined) { wake(); return; }
   if (m.run !== undefined && phase === idle) start(setPrototypeOf(m.run, null));
 }
 
+function wake() {
+  try { timers.wake(); } catch (e) { fail(e); }
+}
+
 const api = record({
-  attach() { reseed(); },
   deliver(line) { deliver(line); },
-  wake() {
-    try { timers.wake(); } catch (e) { fail(e); }
-  },
   idle() {
     if (phase === running && calls.waiting() === 0 && timers.timers() === 0) stalled();
     else if (phase === draining) drain();

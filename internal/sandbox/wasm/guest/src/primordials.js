@@ -28,6 +28,7 @@ export const StringCtor = String;
 export const NumberCtor = Number;
 export const BigIntCtor = BigInt;
 export const Uint8ArrayCtor = Uint8Array;
+export const Int32ArrayCtor = Int32Array;
 export const fromCharCode = String.fromCharCode;
 export const indirectEval = eval;
 
