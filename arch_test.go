@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"sandbox/wasm/guest":  {},
 	"sandbox/sandboxtest": {"tool", "sandbox"},
 	"upstream/mcp":        {"tool", "upstream"},
+	"upstream/oauth":      {"tool"},
 	"audit/audittest":     {"tool", "audit"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",

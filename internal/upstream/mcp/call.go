@@ -126,13 +126,21 @@ func (u *Upstream) ready(ctx context.Context) (*session, error) {
 func (u *Upstream) unavailable(h tool.Health, next time.Duration) error {
 	switch {
 	case h.State == tool.NeedsSignIn:
-		return tool.Errorf(tool.Unavailable, "upstream %q needs sign-in: %s; run: biplane connect %s", u.cfg.Name, h.Reason, u.cfg.Name)
+		return tool.Errorf(tool.Unavailable, "upstream %q needs sign-in: %s", u.cfg.Name, h.Reason)
 	case h.State == tool.Connecting:
 		return tool.Errorf(tool.Unavailable, "upstream %q is still connecting: try again later", u.cfg.Name)
 	case next > time.Second:
 		return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; it is tried again in %s", u.cfg.Name, h.Reason, next.Round(time.Second))
 	}
 	return tool.Errorf(tool.Unavailable, "upstream %q is down: %s; try again later", u.cfg.Name, h.Reason)
+}
+
+// signIn says what a person can do about missing credentials.
+func (u *Upstream) signIn() string {
+	if u.header.Get("Authorization") != "" {
+		return "its Authorization header in the configuration is not good enough: change it"
+	}
+	return "run: biplane connect " + u.cfg.Name
 }
 
 // ended is the error of a call whose ctx is done.
@@ -263,7 +271,7 @@ func (u *Upstream) judge(s *session, err error) {
 // explain makes an error for whoever called: which tool, what happened, whether it may have taken effect.
 func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	path := t.Path()
-	if e, ok := wireError(err); ok && !isFault(err, faultSignIn, faultSession) {
+	if e, ok := wireError(err); ok && !isFault(err, faultSignIn, faultScope, faultSession) {
 		return answeredError(path, e)
 	}
 	var in inputRequired
@@ -283,8 +291,10 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 		return &tool.Error{Kind: tool.Timeout, Err: err, Msg: fmt.Sprintf("%s: %s; whether it took effect is not known", path, f.msg)}
 	case faultSize:
 		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
+	case faultScope:
+		return &tool.Error{Kind: tool.Denied, Err: err, Msg: fmt.Sprintf("%s needs more rights than were given when signing in: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
 	case faultSignIn:
-		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; run: biplane connect %s", u.cfg.Name, f.msg, u.cfg.Name)}
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
 	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}

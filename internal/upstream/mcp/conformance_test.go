@@ -51,17 +51,26 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// runConformanceClient is the client that the suite starts: an upstream that does what the scenario asks.
+// runConformanceClient is the client that the suite starts: an upstream that does what the scenario asks, and signs in where
+// it must.
 func runConformanceClient(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	u, err := mcp.New(mcp.Config{Name: "suite", URL: args[len(args)-1], Type: "http", OnChange: func() {
+	url := args[len(args)-1]
+	cfg := mcp.Config{Name: "suite", URL: url, Type: "http", OnChange: func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
-	}})
+	}}
+	p, closeStore, err := newPerson(ctx, "biplane", url)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	cfg.Auth = p.client
+	u, err := mcp.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -69,16 +78,35 @@ func runConformanceClient(args []string) error {
 	done := make(chan error, 1)
 	go func() { done <- u.Run(running) }()
 	defer func() { stop(); <-done }()
-	var s upstream.Snapshot
-	for s = u.Snapshot(); s.Health.State != tool.Ready; s = u.Snapshot() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %+v", s.Health)
+	ready := func() error {
+		for s := u.Snapshot(); s.Health.State != tool.Ready; s = u.Snapshot() {
+			if s.Health.State == tool.NeedsSignIn {
+				if err := p.signIn(ctx); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return fmt.Errorf("not ready: %+v", s.Health)
+			}
 		}
+		return nil
 	}
-	for _, c := range conformanceCalls(s) {
+	if err := ready(); err != nil {
+		return err
+	}
+	for _, c := range conformanceCalls(u.Snapshot()) {
 		res, err := u.Call(ctx, &tool.Call{Tool: &tool.Tool{Upstream: "suite", Name: c.Name}, Arguments: c.Arguments})
+		for err != nil && strings.Contains(err.Error(), "biplane connect") {
+			if err := p.signIn(ctx); err != nil {
+				return err
+			}
+			if err := ready(); err != nil {
+				return err
+			}
+			res, err = u.Call(ctx, &tool.Call{Tool: &tool.Tool{Upstream: "suite", Name: c.Name}, Arguments: c.Arguments})
+		}
 		if err != nil {
 			return err
 		}
@@ -116,7 +144,7 @@ func conformanceCalls(s upstream.Snapshot) (calls []conformanceCall) {
 					args = `{"schema":` + string(focal.InputSchema) + `}`
 				}
 			}
-		case scenario == "sse-retry", len(given.Calls) == 0 && strings.HasPrefix(scenario, "http-"):
+		case scenario == "sse-retry", strings.HasPrefix(scenario, "auth/"), len(given.Calls) == 0 && strings.HasPrefix(scenario, "http-"):
 			args = `{}`
 		}
 		if args != "" {

@@ -23,13 +23,13 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		if known != (profile{}) && !isFault(err, faultUnsent, faultSignIn) {
+		if known != (profile{}) && !isFault(err, faultUnsent, faultSignIn, faultScope) {
 			u.update(func() { u.known = profile{} }) // it may have become another: look again next time
 		}
 		return nil, nil, err
 	}
 	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
-	if _, ok := wireError(err); (ok || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
+	if _, ok := wireError(err); (ok && !isFault(err, faultScope) || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
 		u.mu.Lock() // it is there, and may answer calls: what is known of its tools is served
 		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, stale: true}
 		u.mu.Unlock()
@@ -68,7 +68,7 @@ func (u *Upstream) open(ctx context.Context, known profile) (*session, error) {
 		return opened(s, err)
 	}
 	s, err2 := u.dial(ctx, kindSSE, "")
-	if err2 != nil && !isFault(err2, faultSignIn) {
+	if err2 != nil && !isFault(err2, faultSignIn, faultScope) {
 		return nil, &fault{kind: f.kind, status: f.status, err: err2, msg: fmt.Sprintf("speaks neither Streamable HTTP (%s) nor HTTP+SSE (%s)", f.msg, err2)}
 	}
 	return opened(s, err2)
@@ -94,9 +94,9 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		}
 		t = newStdio(cmd, u.cfg.MaxMessage, u.cfg.pace.grace, u.ring)
 	case kindHTTP:
-		t = newStreamable(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.MaxMessage))
+		t = newStreamable(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	case kindSSE:
-		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.MaxMessage))
+		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	}
 	s := newSession(t, u.log)
 	s.profile.kind = kind
@@ -141,6 +141,8 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 			return faultf(faultClosed, "closed")
 		case <-s.ctx.Done():
 			return s.cause()
+		case <-u.changed():
+			return faultf(faultSession, "somebody signed in or out")
 		case p := <-u.probes:
 			if p == s {
 				u.check(ctx, s)

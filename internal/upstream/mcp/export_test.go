@@ -4,7 +4,7 @@ import "time"
 
 // Hasten makes an upstream impatient, for tests.
 func Hasten(c Config) Config {
-	c.pace = pace{probe: 300 * time.Millisecond, check: 500 * time.Millisecond, grace: 300 * time.Millisecond, spacing: 50 * time.Millisecond, breaks: 300 * time.Millisecond}
+	c.pace = pace{probe: 300 * time.Millisecond, check: 500 * time.Millisecond, grace: 300 * time.Millisecond, spacing: 50 * time.Millisecond, breaks: 300 * time.Millisecond, look: 50 * time.Millisecond}
 	return c
 }
 

@@ -16,6 +16,7 @@ const (
 	faultUnsent                   // the server never saw the message
 	faultSession                  // the server knows our session no longer and did nothing: a new one is made
 	faultSignIn                   // it asks for credentials
+	faultScope                    // it wants credentials that allow more, for this request; others may be fine
 	faultStatus                   // it answered with an HTTP error that says nothing of the above
 	faultSize                     // it answered with more than a message may be
 	faultGarbled                  // it answered with something that is not an answer

@@ -114,7 +114,7 @@ func (s *session) settle(ctx context.Context, me identity, f finding) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if isFault(err, faultSignIn, faultUnsent, faultClosed) {
+	if isFault(err, faultSignIn, faultScope, faultUnsent, faultClosed) {
 		return err
 	}
 	version := newestStateful

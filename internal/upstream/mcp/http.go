@@ -28,12 +28,13 @@ type web struct {
 	own    *http.Transport // ours to close; nil if the client was given
 	url    *url.URL
 	header http.Header
+	auth   Auth // may be nil
 	max    int
 }
 
-// newWeb makes a web. given may be nil.
-func newWeb(given *http.Client, u *url.URL, header http.Header, maxMessage int) *web {
-	w := &web{url: u, header: header, max: maxMessage}
+// newWeb makes a web. given and auth may be nil.
+func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMessage int) *web {
+	w := &web{url: u, header: header, auth: auth, max: maxMessage}
 	client := http.Client{}
 	if given != nil {
 		client = *given
@@ -87,8 +88,54 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// do sends one HTTP request with our headers. The error is a *fault, or the end of ctx.
+// do sends one HTTP request with our headers and the token of whoever signed in. One whose token is refused is sent again,
+// once, with a renewed one: the server did nothing. The error is a *fault, or the end of ctx.
 func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, set func(http.Header)) (*http.Response, error) {
+	token, err := w.token(ctx, to, false)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := w.once(ctx, method, to, token, body, set)
+	if err != nil || w.auth == nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+		return resp, err
+	}
+	w.auth.Refused(token, resp.StatusCode, resp.Header)
+	if resp.StatusCode == http.StatusForbidden {
+		return resp, nil
+	}
+	other, err := w.token(ctx, to, true)
+	if err == nil && (other == "" || other == token) {
+		return resp, nil
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp, err = w.once(ctx, method, to, other, body, set)
+	if err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		w.auth.Refused(other, resp.StatusCode, resp.Header)
+	}
+	return resp, err
+}
+
+// token gives the token for a request: "" when there is none, or when the request goes anywhere but to the server that it is
+// for.
+func (w *web) token(ctx context.Context, to *url.URL, renew bool) (string, error) {
+	if w.auth == nil || to.Scheme != w.url.Scheme || hostPort(to) != hostPort(w.url) {
+		return "", nil
+	}
+	token, err := w.auth.Token(ctx, renew)
+	if err != nil && ctx.Err() != nil {
+		return "", ctx.Err()
+	} else if err != nil {
+		return "", faultf(faultUnsent, "%w", err)
+	}
+	return token, nil
+}
+
+// once sends one HTTP request with our headers, and the token if there is one.
+func (w *web) once(ctx context.Context, method string, to *url.URL, token string, body []byte, set func(http.Header)) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, faultf(faultUnsent, "%w", err)
@@ -103,6 +150,9 @@ func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, s
 		r.Host = h
 	}
 	set(r.Header)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := w.client.Do(r)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -167,6 +217,9 @@ func refused(r *http.Response, inSession bool) error {
 	case r.StatusCode == http.StatusUnauthorized,
 		r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(challenge), "insufficient_scope"):
 		f.kind = faultSignIn
+		if r.StatusCode == http.StatusForbidden {
+			f.kind = faultScope
+		}
 		if challenge != "" {
 			f.msg += " (" + challenge + ")"
 		}

@@ -36,6 +36,7 @@ type Config struct {
 
 	URL     string            // of a server on the network, http or https
 	Headers map[string]string // that every request to it carries; their values are never logged
+	Auth    Auth              // signs in to it; nil: Headers are all there is
 	Type    string            // "stdio", "http", "sse"; "" finds out, starting from what is given
 
 	Timeout        time.Duration            // longest silence of a call; progress renews it; 0 is 60 s
@@ -53,6 +54,20 @@ type Config struct {
 	pace pace // its zero value is the usual pace
 }
 
+// An Auth gives the access tokens for one server. It is safe for concurrent use.
+type Auth interface {
+	// Token gives the token that requests carry now; "" when a person has to sign in. renew: the server refused what it gave
+	// before, and wants another one. The error says that it can't be told now, for example because the one that would renew
+	// it doesn't answer.
+	Token(ctx context.Context, renew bool) (string, error)
+	// Refused notes that the server answered a request that carried token (or none, "") with status, 401 or 403.
+	Refused(token string, status int, h http.Header)
+	// Changed receives when somebody signed in or out.
+	Changed() <-chan struct{}
+	// Redact takes credentials out of a text.
+	Redact(s string) string
+}
+
 // A pace is how patient we are where no configuration says so. Tests that wait for impatience are quicker.
 type pace struct {
 	probe   time.Duration // silence to server/discover after which a server is taken for one that doesn't know it
@@ -60,9 +75,10 @@ type pace struct {
 	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to; see briefGrace
 	spacing time.Duration // between lists of tools, however often a server says that they changed
 	breaks  time.Duration // without calls, when many have failed in a row
+	look    time.Duration // between looks at whether somebody has signed in by another process
 }
 
-var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second, breaks: 5 * time.Second}
+var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second, breaks: 5 * time.Second, look: 2 * time.Second}
 
 // The defaults of a Config.
 const (
@@ -202,10 +218,47 @@ func (u *Upstream) supervise(ctx context.Context) {
 		if s != nil {
 			s.close()
 		}
-		if ctx.Err() != nil || !sleep(ctx, wait) {
+		if ctx.Err() != nil || !u.rest(ctx, wait, isFault(err, faultSignIn, faultScope)) {
 			return
 		}
 	}
+}
+
+// rest waits before the next attempt, which comes earlier when somebody signs in or out, here or, while signIn is what it waits
+// for, by another process. It is false when ctx ended first.
+func (u *Upstream) rest(ctx context.Context, d time.Duration, signIn bool) bool {
+	if u.cfg.Auth == nil {
+		return sleep(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	look := time.NewTicker(u.cfg.pace.look)
+	defer look.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-u.cfg.Auth.Changed():
+			return true
+		case <-look.C:
+			if !signIn {
+				continue
+			}
+			if token, err := u.cfg.Auth.Token(ctx, false); err == nil && token != "" {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// changed receives when somebody signed in or out; nil where nobody can.
+func (u *Upstream) changed() <-chan struct{} {
+	if u.cfg.Auth == nil {
+		return nil
+	}
+	return u.cfg.Auth.Changed()
 }
 
 // attach makes s the connection that calls use.
@@ -256,8 +309,9 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 		state := tool.Down
 		switch {
 		case isFault(err, faultSession): // nothing is wrong: it forgot us
-		case isFault(err, faultSignIn):
+		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
+			reason += "; " + u.signIn()
 		default:
 			u.attempts++
 			wait = retryDelay(u.attempts)
@@ -275,6 +329,9 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 func (u *Upstream) reason(err error) string { return cleanLine(u.redact(err.Error()), 500) }
 
 func (u *Upstream) redact(s string) string {
+	if u.cfg.Auth != nil {
+		s = u.cfg.Auth.Redact(s)
+	}
 	if u.ring.secrets != nil {
 		return u.ring.secrets.Replace(s)
 	}

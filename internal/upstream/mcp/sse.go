@@ -7,29 +7,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sync"
 )
 
 // An sse is the HTTP+SSE transport of revision 2024-11-05: all that the server says comes on one stream, whose first event
 // names the address that messages are posted to.
 type sse struct {
 	*web
-	to     sink
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
+	*workers
+	to       sink
 	endpoint *url.URL // set by start
-
-	mu      sync.Mutex
-	stopped bool
 }
 
-func newSSE(w *web) *sse {
-	t := &sse{web: w}
-	t.ctx, t.cancel = context.WithCancel(context.Background())
-	return t
-}
+func newSSE(w *web) *sse { return &sse{web: w, workers: newWorkers()} }
 
 // start opens the stream and waits for its first event.
 func (t *sse) start(ctx context.Context, to sink) error {
@@ -104,16 +93,6 @@ func (t *sse) read(resp *http.Response, events *eventReader) {
 
 func (t *sse) settled(string) {}
 
-func (t *sse) spawn(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return false
-	}
-	t.wg.Go(f)
-	return true
-}
-
 func (t *sse) send(ctx context.Context, m *message) error {
 	if m.id == 0 {
 		ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
@@ -161,10 +140,6 @@ func (t *sse) post(ctx context.Context, m *message) error {
 }
 
 func (t *sse) stop() {
-	t.mu.Lock()
-	t.stopped = true
-	t.mu.Unlock()
-	t.cancel()
-	t.wg.Wait()
+	t.halt()
 	t.close()
 }

@@ -23,22 +23,15 @@ const (
 // server sends by itself, resumption) and in that of 2026-07-28 (none of these, but headers that repeat the message).
 type streamable struct {
 	*web
-	to     sink
-	ctx    context.Context // of all exchanges; ends with stop
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	*workers // its ctx is that of all exchanges
+	to       sink
 
 	mu      sync.Mutex
-	stopped bool
 	session string // Mcp-Session-Id; "" if there is none
 	version string // agreed on, of those that have a handshake; "" before
 }
 
-func newStreamable(w *web) *streamable {
-	t := &streamable{web: w}
-	t.ctx, t.cancel = context.WithCancel(context.Background())
-	return t
-}
+func newStreamable(w *web) *streamable { return &streamable{web: w, workers: newWorkers()} }
 
 func (t *streamable) start(_ context.Context, to sink) error {
 	t.to = to
@@ -54,17 +47,6 @@ func (t *streamable) settled(version string) {
 	t.version = version
 	t.mu.Unlock()
 	t.spawn(t.listen)
-}
-
-// spawn runs f unless we are stopping.
-func (t *streamable) spawn(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return false
-	}
-	t.wg.Go(f)
-	return true
 }
 
 func (t *streamable) send(ctx context.Context, m *message) error {
@@ -332,13 +314,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (t *streamable) stop() {
-	t.mu.Lock()
-	stopped, session := t.stopped, t.session
-	t.stopped = true
-	t.mu.Unlock()
-	t.cancel()
-	t.wg.Wait()
-	if !stopped && session != "" { // best effort: servers may refuse
+	if t.halt() && t.inSession() { // best effort: servers may refuse
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 		defer cancel()
 		if resp, err := t.do(ctx, http.MethodDelete, t.url, nil, func(h http.Header) { t.headers(h, "") }); err == nil {

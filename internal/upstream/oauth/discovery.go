@@ -1,0 +1,170 @@
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxIssuers bounds how many of the authorization servers that a server names are tried.
+const maxIssuers = 3
+
+// A resourceMeta is protected resource metadata (RFC 9728 section 2), as far as it is used.
+type resourceMeta struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
+// A serverMeta is authorization server metadata (RFC 8414 section 2, RFC 9207 section 3), as far as it is used.
+type serverMeta struct {
+	Issuer        string   `json:"issuer"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	Registration  string   `json:"registration_endpoint"`
+	Revocation    string   `json:"revocation_endpoint"`
+	Scopes        []string `json:"scopes_supported"`
+	Methods       []string `json:"token_endpoint_auth_methods_supported"`
+	Challenges    []string `json:"code_challenge_methods_supported"`
+	Documents     bool     `json:"client_id_metadata_document_supported"`
+	SaysIssuer    bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// findResource finds the server's metadata: where its challenge says, else at the well-known places. A server that has none,
+// as in revision 2025-03-26, is taken for its own authorization server.
+func (c *Client) findResource(ctx context.Context, ch challenge) (*resourceMeta, error) {
+	places, err := c.resourcePlaces(ch)
+	if err != nil {
+		return nil, err
+	}
+	for i, u := range places {
+		a, err := c.web.get(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if !a.ok() {
+			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
+				return nil, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s://%s%s can't be had: status %d", u.Scheme, u.Host, u.Path, a.status)
+			}
+			continue
+		}
+		var m resourceMeta
+		if err := a.decode(&m); err != nil {
+			if ch.metadata == "" || i > 0 { // some answer every path with a page
+				continue
+			}
+			return nil, tool.Errorf(tool.Unavailable, "protected resource metadata: %w", err)
+		}
+		return &m, c.checkResource(&m)
+	}
+	origin := url.URL{Scheme: c.server.Scheme, Host: c.server.Host}
+	return &resourceMeta{Resource: c.resource(), Servers: []string{origin.String()}}, nil
+}
+
+// resourcePlaces says where to look for the server's metadata, in order.
+func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
+	var places []*url.URL
+	if ch.metadata != "" {
+		u, err := address("resource_metadata that it names", ch.metadata, c.web.local)
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, u)
+	}
+	const suffix = "oauth-protected-resource"
+	for _, u := range []*url.URL{wellKnown(c.server, suffix), wellKnown(&url.URL{Scheme: c.server.Scheme, Host: c.server.Host}, suffix)} {
+		if !slices.ContainsFunc(places, func(p *url.URL) bool { return p.String() == u.String() }) {
+			places = append(places, u)
+		}
+	}
+	return places, nil
+}
+
+// checkResource says why metadata is not this server's.
+func (c *Client) checkResource(m *resourceMeta) error {
+	u, err := address("resource in its metadata", m.Resource, c.web.local)
+	if err != nil {
+		return err
+	}
+	if !covers(u, c.server) {
+		return tool.Errorf(tool.Denied, "its metadata is of another resource, %s: tokens for that one are not for it", line(m.Resource))
+	}
+	if len(m.Servers) == 0 {
+		return tool.Errorf(tool.Unavailable, "its metadata names no authorization server")
+	}
+	m.Scopes = cleanScopes(m.Scopes)
+	return nil
+}
+
+// findServer finds the metadata of the first of the authorization servers that has some, and checks it.
+func (c *Client) findServer(ctx context.Context, issuers []string) (*serverMeta, error) {
+	var first error
+	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
+		m, err := c.serverAt(ctx, issuer)
+		if err == nil || ctx.Err() != nil {
+			return m, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// serverAt asks one authorization server for its metadata, at the places and in the order of the specification.
+func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, error) {
+	u, err := address("authorization server that it names", issuer, c.web.local)
+	if err != nil {
+		return nil, err
+	}
+	places := []*url.URL{wellKnown(u, "oauth-authorization-server"), wellKnown(u, "openid-configuration")}
+	if strings.Trim(u.Path, "/") != "" {
+		places = append(places, u.JoinPath("/.well-known/openid-configuration"))
+	}
+	for _, place := range places {
+		place.RawQuery = ""
+		a, err := c.web.get(ctx, place)
+		if err != nil {
+			return nil, err
+		}
+		var m serverMeta
+		if !a.ok() || a.decode(&m) != nil {
+			continue
+		}
+		if err := c.checkServer(&m, issuer); err != nil {
+			return nil, err
+		}
+		return &m, nil
+	}
+	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has no metadata (RFC 8414, OpenID Connect Discovery)", line(issuer))
+}
+
+// checkServer says why metadata must not be used. The issuer must be who was asked (RFC 8414 section 3.3); a lone slash at
+// the end, which some libraries add to every address, makes no other one.
+func (c *Client) checkServer(m *serverMeta, issuer string) error {
+	if strings.TrimSuffix(m.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
+		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s", line(issuer), line(m.Issuer))
+	}
+	if !slices.Contains(m.Challenges, "S256") {
+		return tool.Errorf(tool.Denied, "authorization server %s does not say that it does PKCE with S256, without which codes can be stolen: its operator has to add code_challenge_methods_supported", line(issuer))
+	}
+	for what, e := range map[string]*string{
+		"authorization endpoint": &m.Authorization, "token endpoint": &m.Token,
+		"registration endpoint": &m.Registration, "revocation endpoint": &m.Revocation,
+	} {
+		optional := e == &m.Registration || e == &m.Revocation
+		if *e == "" && optional {
+			continue
+		}
+		u, err := address(what+" of authorization server "+line(issuer), *e, c.web.local)
+		if err != nil {
+			return err
+		}
+		*e = u.String()
+	}
+	return nil
+}

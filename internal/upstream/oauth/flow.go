@@ -1,0 +1,242 @@
+package oauth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	beginTime = time.Minute      // to find everything out and be registered
+	codeTime  = 30 * time.Second // to exchange the code
+)
+
+// A Flow is one sign-in that waits for a person. Close must be called.
+type Flow struct {
+	URL      string // to open in a browser
+	Redirect string // where the browser is sent afterwards, on this machine
+
+	c        *Client
+	meta     *serverMeta
+	grant    grant
+	state    string
+	verifier string
+	listener *callback
+	once     sync.Once // the code is exchanged once
+	done     chan struct{}
+	err      error // set before done is closed
+}
+
+// Begin finds out how to sign in, registers a client, and waits for the redirect on a port of this machine. What to ask for is what
+// the server's last refusal said, and what was granted before. It takes a minute at most; the error says what to do.
+func (c *Client) Begin(ctx context.Context) (*Flow, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, beginTime, tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
+	defer cancel()
+	f, err := c.begin(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		e := tool.AsError(err)
+		return nil, &tool.Error{Kind: e.Kind, Msg: c.Redact("sign in to upstream \"" + c.cfg.Name + "\": " + e.Msg), Err: err}
+	}
+	return f, nil
+}
+
+func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
+	if err := checkSecure(c.server, loopback(c.server)); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "its url %w: tokens are sent over https only", err)
+	}
+	c.mu.Lock()
+	ch := c.challenge
+	c.mu.Unlock()
+	rm, err := c.findResource(ctx, ch)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.findServer(ctx, rm.Servers)
+	if err != nil {
+		return nil, err
+	}
+	f := &Flow{c: c, meta: m, state: rand.Text(), verifier: rand.Text() + rand.Text(), done: make(chan struct{})}
+	if f.listener, err = listen(f, c.cfg.RedirectPort); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.listener.close()
+		}
+	}()
+	f.Redirect = f.listener.url()
+	scopes := c.scopes(ctx, ch, rm, m)
+	client, err := c.register(ctx, m, f.Redirect, scopes)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.hide(client.Secret, f.verifier)
+	c.mu.Unlock()
+	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Revocation: m.Revocation, Client: client, Scopes: scopes}
+	f.URL, err = f.authorization()
+	return f, err
+}
+
+// offline is the scope by which OpenID providers give refresh tokens.
+const offline = "offline_access"
+
+// scopes picks what to ask for: the configuration's word, else the challenge's, else the metadata's; with what was granted
+// before by the same issuer, so that nothing is lost by asking for more.
+func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *serverMeta) []string {
+	var s []string
+	if h, err := c.load(ctx); err == nil && h.Issuer == m.Issuer { // one that can't be read is replaced
+		s = append(s, h.Scopes...)
+	}
+	switch {
+	case len(c.cfg.Scopes) > 0:
+		s = append(s, c.cfg.Scopes...)
+		if ch.code == "insufficient_scope" {
+			s = append(s, ch.scopes...)
+		}
+		return cleanScopes(s)
+	case len(ch.scopes) > 0:
+		s = append(s, ch.scopes...)
+	default:
+		s = append(s, rm.Scopes...)
+	}
+	if slices.Contains(m.Scopes, offline) {
+		s = append(s, offline)
+	}
+	return cleanScopes(s)
+}
+
+// authorization is the address that a person opens (RFC 6749 section 4.1.1, RFC 7636, RFC 8707).
+func (f *Flow) authorization() (string, error) {
+	u, err := url.Parse(f.meta.Authorization)
+	if err != nil {
+		return "", tool.Errorf(tool.Unavailable, "authorization endpoint: %w", err)
+	}
+	sum := sha256.Sum256([]byte(f.verifier))
+	q := u.Query()
+	for k, v := range map[string]string{
+		"response_type": "code", "client_id": f.grant.Client.ID, "redirect_uri": f.Redirect, "state": f.state, "resource": f.grant.Resource,
+		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
+	} {
+		q.Set(k, v)
+	}
+	if len(f.grant.Scopes) > 0 {
+		q.Set("scope", strings.Join(f.grant.Scopes, " "))
+	}
+	if slices.Contains(f.grant.Scopes, offline) {
+		q.Set("prompt", "consent") // OpenID Connect Core section 11
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// Paste takes the address that the browser was sent to, where it runs on another machine, and finishes the sign-in.
+func (f *Flow) Paste(ctx context.Context, text string) error {
+	text = strings.TrimSpace(text)
+	u, err := url.Parse(text)
+	if err != nil || len(text) > maxCallback || u.Query().Get("state") == "" {
+		return tool.Errorf(tool.Invalid, "that is not the address that the browser ends at: it begins with %s and has a code and a state", f.Redirect)
+	}
+	return f.answer(ctx, u.Query())
+}
+
+// errOther says that a redirect belongs to another sign-in; this one goes on.
+var errOther = &tool.Error{Kind: tool.Invalid, Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
+
+// answer takes the authorization response (RFC 6749 section 4.1.2). One with another state is refused and changes nothing;
+// the first one with ours ends the flow, as it says.
+func (f *Flow) answer(ctx context.Context, q url.Values) error {
+	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) != 1 || len(q["state"]) != 1 {
+		return errOther
+	}
+	mine := false
+	f.once.Do(func() {
+		mine = true
+		err := f.accept(ctx, q)
+		if err != nil {
+			e := tool.AsError(err)
+			err = &tool.Error{Kind: e.Kind, Msg: f.c.Redact("sign in to upstream \"" + f.c.cfg.Name + "\": " + e.Msg), Err: err}
+		}
+		f.err = err
+		close(f.done)
+	})
+	<-f.done
+	if !mine && f.err == nil {
+		return tool.Errorf(tool.Conflict, "this sign-in is complete")
+	}
+	return f.err
+}
+
+// accept checks the issuer (RFC 9207 section 2.4) before anything else is believed, and exchanges the code.
+func (f *Flow) accept(ctx context.Context, q url.Values) error {
+	iss, said := q.Get("iss"), q.Has("iss")
+	switch {
+	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
+		return tool.Errorf(tool.Denied, "the answer came from another authorization server than was asked, %s: it is not used", line(f.meta.Issuer))
+	case !said && f.meta.SaysIssuer:
+		return tool.Errorf(tool.Denied, "the answer does not say which authorization server it came from, though %s promises to: it is not used", line(f.meta.Issuer))
+	case q.Get("error") != "":
+		e := &protocolError{Code: q.Get("error"), Description: q.Get("error_description")}
+		return tool.Errorf(tool.Denied, "the authorization server refused: %w", e)
+	case q.Get("code") == "" || len(q["code"]) != 1:
+		return tool.Errorf(tool.Unavailable, "the authorization server sent no code")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), codeTime)
+	defer cancel()
+	f.c.mu.Lock()
+	f.c.hide(q.Get("code"))
+	f.c.mu.Unlock()
+	g := f.grant
+	err := f.c.web.ask(ctx, &g, url.Values{
+		"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {f.Redirect}, "code_verifier": {f.verifier},
+	})
+	var no *protocolError
+	if errors.As(err, &no) {
+		return tool.Errorf(tool.Denied, "the authorization server does not take its own code: %w", err)
+	} else if err != nil {
+		return err
+	}
+	return f.c.signedIn(ctx, g)
+}
+
+// signedIn stores a new sign-in, whatever was there before.
+func (c *Client) signedIn(ctx context.Context, g grant) error {
+	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {
+		return err
+	}
+	if err := c.save(ctx, &held{grant: g}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.refused, c.challenge, c.renewed = "", challenge{}, time.Time{}
+	c.mu.Unlock()
+	c.log.Info("signed in", "issuer", g.Issuer, "expires", g.Expires)
+	c.tell()
+	return nil
+}
+
+// Wait waits until the person has signed in, or the sign-in failed, or ctx is done.
+func (f *Flow) Wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return tool.AsError(ctx.Err())
+	}
+}
+
+// Close stops waiting for the redirect, and returns when nothing of the flow is left. It may be called twice.
+func (f *Flow) Close() { f.listener.close() }

@@ -1,0 +1,170 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	early       = 30 * time.Second       // before its end a token is refreshed
+	claimTime   = 40 * time.Second       // that who renews a sign-in has for it; longer than an answer may take
+	claimPause  = 100 * time.Millisecond // between looks at whether another process has renewed it
+	renewPause  = time.Minute            // between renewals that a server's refusals cause
+	renewBounds = 2 * answerTime         // of one renewal
+)
+
+// A held sign-in is a grant as it is stored.
+type held struct {
+	grant
+	Server  string    `json:"server"`           // the address that its tokens may be sent to
+	Claimed time.Time `json:"claimed,omitzero"` // until when one process alone renews it
+
+	revision string
+}
+
+// good says whether the access token can be used.
+func (h *held) good(now time.Time) bool {
+	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
+}
+
+// load reads the sign-in from the store.
+func (c *Client) load(ctx context.Context) (held, error) {
+	text, revision, err := c.cfg.Store.Load(ctx, c.cfg.Name, c.resource())
+	if err != nil {
+		return held{}, err
+	}
+	var h held
+	if revision != "" {
+		if json.Unmarshal(text, &h) != nil || h.Server != c.resource() {
+			return held{}, tool.Errorf(tool.Conflict, "the sign-in to upstream %q is not one of this version: sign in again", c.cfg.Name)
+		}
+	}
+	h.revision = revision
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.Access != c.held.Access {
+		c.hide(h.Access, h.Refresh, h.Client.Secret)
+	}
+	c.held = h
+	return h, nil
+}
+
+// save stores the sign-in in the place of the one that it was made from.
+func (c *Client) save(ctx context.Context, h *held) error {
+	h.Server = c.resource()
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	revision, err := c.cfg.Store.Save(ctx, c.cfg.Name, h.Server, text, h.revision)
+	if err != nil {
+		return err
+	}
+	h.revision = revision
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hide(h.Access, h.Refresh, h.Client.Secret)
+	c.held = *h
+	return nil
+}
+
+// renew gives a good access token: that of the store, or a new one. force: the server's refusal is the reason, and not
+// only that the token is old.
+func (c *Client) renew(ctx context.Context, force bool) (string, error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return "", tool.AsError(ctx.Err())
+	}
+	for {
+		h, err := c.load(ctx)
+		if tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Conflict {
+			c.log.Warn("not signed in", "err", err)
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
+		c.mu.Lock()
+		refused, now := c.refused, time.Now()
+		tooSoon := force && now.Sub(c.renewed) < renewPause
+		c.mu.Unlock()
+		switch {
+		case h.good(now) && h.Access != refused:
+			return h.Access, nil
+		case h.Refresh == "":
+			return leftover(&h, refused, now), nil
+		case h.Access == refused && !force, tooSoon:
+			return "", nil
+		}
+		if wait := h.Claimed.Sub(now); wait > 0 && wait <= claimTime { // another process is at it
+			if !pause(ctx, claimPause) {
+				return "", tool.AsError(ctx.Err())
+			}
+			continue
+		}
+		token, again, err := c.refresh(ctx, h, refused)
+		if !again {
+			return token, err
+		}
+	}
+}
+
+// leftover is a token that is about to expire and can't be refreshed, for as long as it is any good.
+func leftover(h *held, refused string, now time.Time) string {
+	if h.Access == "" || h.Access == refused || !h.Expires.IsZero() && !now.Before(h.Expires) {
+		return ""
+	}
+	return h.Access
+}
+
+// refresh claims the sign-in, refreshes and stores it. again: another process changed it meanwhile. Once the request has
+// left it is seen through, since its answer may be the only copy of the next refresh token.
+func (c *Client) refresh(ctx context.Context, h held, refused string) (token string, again bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
+	defer cancel()
+	h.Claimed = time.Now().Add(claimTime).UTC()
+	if err := c.save(ctx, &h); err != nil {
+		return "", conflict(err), err
+	}
+	rerr := c.web.refresh(ctx, &h.grant)
+	h.Claimed = time.Time{}
+	if final(rerr) {
+		c.log.Warn("the sign-in can't be renewed any more", "err", c.Redact(rerr.Error()))
+		h.Access, h.Refresh = "", ""
+	}
+	if err := c.save(ctx, &h); err != nil {
+		return "", conflict(err), err
+	}
+	c.mu.Lock()
+	c.renewed = time.Now()
+	c.mu.Unlock()
+	switch {
+	case rerr == nil:
+		c.log.Info("sign-in renewed", "expires", h.Expires)
+		return h.Access, false, nil
+	case final(rerr):
+		return "", false, nil
+	}
+	if t := leftover(&h, refused, time.Now()); t != "" {
+		return t, false, nil
+	}
+	return "", false, tool.Errorf(tool.Unavailable, "the sign-in can't be renewed now: %w", rerr)
+}
+
+func conflict(err error) bool { return tool.AsError(err).Kind == tool.Conflict }
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

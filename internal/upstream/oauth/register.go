@@ -1,0 +1,109 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// The ways in which a client proves itself at the token endpoint (RFC 7591 section 2).
+const (
+	authNone  = "none"
+	authBasic = "client_secret_basic"
+	authPost  = "client_secret_post"
+)
+
+// A registration is a client as one authorization server knows it.
+type registration struct {
+	ID     string `json:"client_id"`
+	Secret string `json:"client_secret,omitempty"`
+	Method string `json:"token_endpoint_auth_method,omitempty"`
+}
+
+// register makes us a client of an authorization server: the one of the configuration, a metadata document where the
+// server takes these, else a new one. A new one is registered for every sign-in: it is bound to this server and this
+// redirect, and never used elsewhere.
+func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
+	document := isDocument(c.cfg.ClientID)
+	switch {
+	case c.cfg.ClientID != "" && !document:
+		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
+	case document && m.Documents:
+		return registration{ID: c.cfg.ClientID, Method: authNone}, nil
+	case m.Registration != "":
+		return c.registerNew(ctx, m, redirectURI, scopes)
+	case document:
+		return registration{}, tool.Errorf(tool.Invalid, "authorization server %s takes neither metadata documents nor new clients: register Biplane there by hand, with the redirect %s, and give the client_id in mcpServers.%s.oauth",
+			line(m.Issuer), redirectURI, c.cfg.Name)
+	}
+	return registration{}, tool.Errorf(tool.Invalid, "authorization server %s registers no clients by itself: register Biplane there by hand, with the redirect http://127.0.0.1:PORT%s, and give the client_id (and client_secret, redirect_port) in mcpServers.%s.oauth",
+		line(m.Issuer), callbackPath, c.cfg.Name)
+}
+
+// isDocument says whether a client id is the address of a metadata document.
+func isDocument(id string) bool {
+	u, err := url.Parse(id)
+	return err == nil && u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") != ""
+}
+
+// methodFor picks how to prove that we know secret. Without a word from the server it is Basic (RFC 8414 section 2).
+func methodFor(m *serverMeta, secret string) string {
+	switch {
+	case secret == "":
+		return authNone
+	case slices.Contains(m.Methods, authPost) && !slices.Contains(m.Methods, authBasic):
+		return authPost
+	}
+	return authBasic
+}
+
+func (c *Client) registerNew(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
+	want := authNone
+	if len(m.Methods) > 0 && !slices.Contains(m.Methods, authNone) {
+		want = methodFor(m, "some")
+	}
+	body, err := json.Marshal(map[string]any{
+		"client_name": c.cfg.ClientName, "redirect_uris": []string{redirectURI}, "application_type": "native",
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+		"token_endpoint_auth_method": want, "scope": strings.Join(scopes, " "),
+	})
+	if err != nil {
+		return registration{}, err
+	}
+	a, err := c.web.post(ctx, m.Registration, "application/json", body, nil)
+	if err != nil {
+		return registration{}, err
+	}
+	if !a.ok() {
+		return registration{}, tool.Errorf(tool.Denied, "authorization server %s did not register Biplane (%s): register it there by hand, and give the client_id in mcpServers.%s.oauth",
+			line(m.Issuer), a.failure(), c.cfg.Name)
+	}
+	var got struct {
+		registration
+		Expires int64 `json:"client_secret_expires_at"`
+	}
+	if err := a.decode(&got); err != nil {
+		return registration{}, err
+	}
+	r := got.registration
+	switch {
+	case r.ID == "" || len(r.ID) > maxAddress || len(r.Secret) > maxAddress:
+		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s registered Biplane without a usable client_id", line(m.Issuer))
+	case got.Expires > 0 && time.Now().After(time.Unix(got.Expires, 0)):
+		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s gave a client_secret that has expired already", line(m.Issuer))
+	}
+	if r.Method == "" && r.Secret == "" {
+		r.Method = authNone
+	} else if r.Method == "" {
+		r.Method = methodFor(m, r.Secret)
+	}
+	if !slices.Contains([]string{authNone, authBasic, authPost}, r.Method) {
+		return registration{}, tool.Errorf(tool.Unavailable, "authorization server %s wants clients to prove themselves with %s, which is not supported", line(m.Issuer), line(r.Method))
+	}
+	return r, nil
+}

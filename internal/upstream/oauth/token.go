@@ -1,0 +1,128 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxToken bounds a token, bytes.
+const maxToken = 32 << 10
+
+// A grant is what a sign-in gave, and all that is needed to use it: who issued it, for what, to which client.
+type grant struct {
+	Resource   string       `json:"resource"` // that the tokens were asked for
+	Issuer     string       `json:"issuer"`
+	Endpoint   string       `json:"token_endpoint"`
+	Revocation string       `json:"revocation_endpoint,omitempty"`
+	Client     registration `json:"client"`
+	Scopes     []string     `json:"scopes,omitempty"` // that were asked for
+	Access     string       `json:"access_token,omitempty"`
+	Refresh    string       `json:"refresh_token,omitempty"`
+	Expires    time.Time    `json:"expires,omitzero"` // zero: not known
+}
+
+// ask sends form to the token endpoint, for the grant's resource and as its client, and takes the tokens that come
+// (RFC 6749 section 5). The grant is unchanged when it fails; an answer that says no is a *protocolError.
+func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
+	form.Set("resource", g.Resource)
+	a, err := w.form(ctx, g.Endpoint, g.Client, form)
+	if err != nil {
+		return err
+	}
+	if !a.ok() {
+		return a.failure()
+	}
+	var t struct {
+		Access  string      `json:"access_token"`
+		Type    string      `json:"token_type"`
+		Refresh string      `json:"refresh_token"`
+		Expires json.Number `json:"expires_in"`
+	}
+	if err := a.decode(&t); err != nil {
+		return err
+	}
+	switch {
+	case t.Access == "" && a.failure().Code != "": // some say no with status 200
+		return a.failure()
+	case !usable(t.Access):
+		return tool.Errorf(tool.Unavailable, "the authorization server gave no usable access token")
+	case !strings.EqualFold(t.Type, "Bearer"):
+		return tool.Errorf(tool.Unavailable, "the authorization server gave a token of type %q, not Bearer", line(t.Type))
+	case len(t.Refresh) > maxToken:
+		return tool.Errorf(tool.Unavailable, "the authorization server gave a refresh token of %d bytes", len(t.Refresh))
+	}
+	g.Access, g.Expires = t.Access, time.Time{}
+	if seconds, err := strconv.ParseFloat(t.Expires.String(), 64); err == nil && seconds > 0 {
+		g.Expires = time.Now().Add(time.Duration(min(seconds, 1e8) * float64(time.Second))).UTC()
+	}
+	if t.Refresh != "" { // else the old one goes on (RFC 6749 section 6)
+		g.Refresh = t.Refresh
+	}
+	return nil
+}
+
+// usable says whether a token can be sent in a header (RFC 6750 section 2.1, generously).
+func usable(token string) bool {
+	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= 0x20 || r > 0x7e })
+}
+
+// form posts a form as client.
+func (w *web) form(ctx context.Context, to string, client registration, form url.Values) (*answer, error) {
+	set := func(http.Header) {}
+	switch client.Method {
+	case authBasic:
+		id, secret := url.QueryEscape(client.ID), url.QueryEscape(client.Secret) // RFC 6749 section 2.3.1
+		set = func(h http.Header) {
+			r := http.Request{Header: h}
+			r.SetBasicAuth(id, secret)
+		}
+	case authPost:
+		form.Set("client_id", client.ID)
+		form.Set("client_secret", client.Secret)
+	default:
+		form.Set("client_id", client.ID)
+	}
+	return w.post(ctx, to, "application/x-www-form-urlencoded", []byte(form.Encode()), set)
+}
+
+// refresh gets new tokens for the refresh token.
+func (w *web) refresh(ctx context.Context, g *grant) error {
+	return w.ask(ctx, g, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
+}
+
+// final says whether an error of refresh means that the refresh token will never be good again.
+func final(err error) bool {
+	var e *protocolError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "unsupported_grant_type":
+		return true
+	}
+	return false
+}
+
+// revoke takes the tokens back at the authorization server (RFC 7009), the refresh token first.
+func (w *web) revoke(ctx context.Context, g *grant) error {
+	var errs []error
+	for _, t := range []struct{ hint, token string }{{"refresh_token", g.Refresh}, {"access_token", g.Access}} {
+		if t.token == "" {
+			continue
+		}
+		a, err := w.form(ctx, g.Revocation, g.Client, url.Values{"token": {t.token}, "token_type_hint": {t.hint}})
+		if err == nil && !a.ok() {
+			err = a.failure()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

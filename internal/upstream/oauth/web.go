@@ -1,0 +1,171 @@
+package oauth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds on what is asked of servers.
+const (
+	maxAnswer    = 256 << 10 // bytes of one, unpacked
+	answerTime   = 15 * time.Second
+	maxRedirects = 3
+)
+
+// A web asks the servers that a sign-in involves, none of which is trusted.
+type web struct {
+	client *http.Client
+	local  bool // the server is on this machine, and so may the others be
+}
+
+func newWeb(given *http.Client, server *url.URL) *web {
+	c := &http.Client{Timeout: answerTime, CheckRedirect: redirect}
+	if given != nil {
+		c.Transport = given.Transport
+	}
+	if c.Transport == nil {
+		c.Transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			ForceAttemptHTTP2:      true,
+			DisableKeepAlives:      true, // it asks seldom, and leaves nothing open
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	return &web{client: c, local: loopback(server)}
+}
+
+// redirect follows what stays with the same origin, and never sends a body twice.
+func redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case via[0].Method != http.MethodGet:
+		return http.ErrUseLastResponse
+	case len(via) > maxRedirects:
+		return errors.New("redirected too often")
+	case !sameOrigin(via[0].URL, r.URL):
+		return fmt.Errorf("redirects to another origin, %s://%s: not followed", r.URL.Scheme, r.URL.Host)
+	}
+	return nil
+}
+
+// An answer is what a server answered, whole.
+type answer struct {
+	status int
+	body   []byte
+}
+
+func (a *answer) ok() bool { return a.status/100 == 2 }
+
+// decode reads JSON.
+func (a *answer) decode(v any) error {
+	if err := json.Unmarshal(a.body, v); err != nil {
+		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: %w", err)
+	}
+	return nil
+}
+
+// do sends r. The error is a *tool.Error that names the host and not more of the address.
+func (w *web) do(r *http.Request) (*answer, error) {
+	r.Header.Set("Accept", "application/json")
+	resp, err := w.client.Do(r)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			if ue.Timeout() && r.Context().Err() == nil {
+				return nil, tool.Errorf(tool.Unavailable, "%s did not answer within %s", r.URL.Host, answerTime)
+			}
+			err = ue.Err
+		}
+		if r.Context().Err() != nil {
+			return nil, tool.AsError(r.Context().Err())
+		}
+		return nil, tool.Errorf(tool.Unavailable, "%s: %w", r.URL.Host, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		return nil, tool.AsError(r.Context().Err())
+	case err != nil:
+		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w", r.URL.Host, err)
+	case len(body) > maxAnswer:
+		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", r.URL.Host, maxAnswer)
+	}
+	return &answer{resp.StatusCode, body}, nil
+}
+
+func (w *web) get(ctx context.Context, u *url.URL) (*answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "%w", err)
+	}
+	return w.do(r)
+}
+
+func (w *web) post(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer, error) {
+	u, err := address("endpoint", to, w.local) // it was checked when it came; it may have been kept since
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "%w", err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	if set != nil {
+		set(r.Header)
+	}
+	return w.do(r)
+}
+
+// A protocolError is an error that an authorization server answered with (RFC 6749 section 5.2).
+type protocolError struct {
+	Code        string `json:"error"`
+	Description string `json:"error_description"`
+	status      int
+}
+
+func (e *protocolError) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("status %d", e.status)
+	}
+	if e.Description == "" {
+		return line(e.Code)
+	}
+	return line(e.Code) + ": " + line(e.Description)
+}
+
+// failure makes an error of an answer that is one.
+func (a *answer) failure() *protocolError {
+	e := &protocolError{status: a.status}
+	if json.Unmarshal(a.body, e) != nil {
+		*e = protocolError{status: a.status}
+	}
+	return e
+}
+
+// line makes a text of a server one line, bounded.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 200 {
+		s = string(r[:200]) + "…"
+	}
+	return strings.TrimSpace(s)
+}
