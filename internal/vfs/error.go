@@ -1,0 +1,61 @@
+package vfs
+
+import "github.com/biplane-dev/biplane/internal/tool"
+
+// An Error is what goes wrong with a file, as POSIX names it and Node writes it. tool.AsError understands it.
+type Error struct {
+	Code string    // "ENOENT", "EEXIST", "EROFS", ...
+	Op   string    // the system call that fails so: "open", "mkdir", ...
+	Path string    // as the program wrote it, shortened
+	Kind tool.Kind // what Code comes to
+	Hint string    // what to do next; may be empty
+	Err  error     // for the log; may be nil
+}
+
+// errorTable says what a code means and what kind of error it is.
+var errorTable = map[string]struct {
+	text string
+	kind tool.Kind
+}{
+	"ENOENT":       {"no such file or directory", tool.NotFound},
+	"EEXIST":       {"file already exists", tool.Conflict},
+	"ENOTDIR":      {"not a directory", tool.Invalid},
+	"EISDIR":       {"illegal operation on a directory", tool.Invalid},
+	"ENOTEMPTY":    {"directory not empty", tool.Conflict},
+	"EBUSY":        {"resource busy or locked", tool.Invalid},
+	"EROFS":        {"read-only file system", tool.Invalid},
+	"EPERM":        {"operation not permitted", tool.Invalid},
+	"EINVAL":       {"invalid argument", tool.Invalid},
+	"EILSEQ":       {"illegal byte sequence", tool.Invalid},
+	"ENAMETOOLONG": {"name too long", tool.Invalid},
+	"EFBIG":        {"file too large", tool.Limit},
+	"ENOSPC":       {"no space left on device", tool.Limit},
+	"EDQUOT":       {"disk quota exceeded", tool.Limit},
+	"EIO":          {"i/o error", tool.Internal},
+}
+
+// fail makes an Error.
+func fail(code, op, path, hint string) *Error {
+	return &Error{Code: code, Op: op, Path: printable(path), Kind: errorTable[code].kind, Hint: hint}
+}
+
+// Error gives the text that Node would, and the hint.
+func (e *Error) Error() string {
+	s := e.Code + ": " + errorTable[e.Code].text + ", " + e.Op + " '" + e.Path + "'"
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}
+
+// Unwrap gives Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// As makes a *tool.Error of it, for tool.AsError.
+func (e *Error) As(target any) bool {
+	t, ok := target.(**tool.Error)
+	if ok {
+		*t = &tool.Error{Kind: e.Kind, Msg: e.Error(), Err: e.Err}
+	}
+	return ok
+}

@@ -1,0 +1,118 @@
+package vfs
+
+import (
+	"slices"
+	"strings"
+)
+
+// Rename moves a file, or a directory and all in it, in the place of a file or of an empty directory that is there.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	src, e := f.locate("rename", from)
+	if e != nil {
+		return e
+	}
+	dst, e := f.locate("rename", to)
+	if e != nil {
+		return e
+	}
+	n, e := f.look(src)
+	if e != nil {
+		return e
+	}
+	if e := f.change(src); e != nil {
+		return e
+	}
+	if e := f.movable(n, src, dst); e != nil {
+		return e
+	}
+	if src.area == dst.area && slices.Equal(src.names, dst.names) {
+		return nil
+	}
+	workspace, skills := f.workspace, f.skills
+	if e := f.drop(src); e != nil {
+		return e
+	}
+	if src.area == workspaceArea && dst.area == workspaceArea {
+		f.workspace = f.workspace.with(dst.names, n, f.cfg.Now())
+		return nil
+	}
+	if e := f.put(dst, n); e != nil {
+		f.workspace, f.skills = workspace, skills
+		return e
+	}
+	return nil
+}
+
+// movable says why n, which is at src, can't be moved to dst.
+func (f *FS) movable(n node, src, dst place) *Error {
+	slash := dst.folder
+	dst.folder = false
+	there, missing := f.look(dst)
+	if e := f.change(dst); e != nil {
+		return e
+	}
+	if n.dir && src.area == dst.area && len(dst.names) > len(src.names) && slices.Equal(src.names, dst.names[:len(src.names)]) {
+		return dst.fail("EINVAL", "a directory can't be moved into itself")
+	}
+	same := src.area == dst.area && slices.Equal(src.names, dst.names)
+	switch {
+	case slash && !n.dir:
+		return dst.fail("ENOTDIR", "")
+	case missing != nil || same:
+	case there.dir && !n.dir:
+		return dst.fail("EISDIR", "it is a directory: name the file in it")
+	case n.dir && !there.dir:
+		return dst.fail("ENOTDIR", "")
+	case there.entries != nil:
+		return dst.fail("ENOTEMPTY", "")
+	}
+	switch {
+	case n.dir && dst.area == skillsArea:
+		return dst.fail("EPERM", "./skills has no directories")
+	case n.size > f.limit(dst):
+		return dst.fail("EFBIG", "a file may have "+sizeText(f.limit(dst)))
+	}
+	if below := n.below(); below.count > 0 {
+		if len(dst.names)+below.depth > f.cfg.Quota.Depth || len(strings.Join(dst.names, "/"))+1+below.long > maxPath-len("workspace/") {
+			return dst.fail("ENAMETOOLONG", "what is in the directory would have paths too long")
+		}
+	}
+	return nil
+}
+
+// Copy copies a file, over one that is there unless exclusive is set.
+func (f *FS) Copy(from, to string, exclusive bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	src, e := f.locate("copyfile", from)
+	if e != nil {
+		return e
+	}
+	dst, e := f.locate("copyfile", to)
+	if e != nil {
+		return e
+	}
+	n, e := f.look(src)
+	switch {
+	case e != nil:
+		return e
+	case n.dir:
+		return src.fail("EISDIR", "only files can be copied")
+	}
+	if _, e := f.writable(dst, false, exclusive); e != nil {
+		return e
+	}
+	switch {
+	case src.area == dst.area && slices.Equal(src.names, dst.names):
+		return nil
+	case n.size > f.limit(dst):
+		return dst.fail("EFBIG", "a file may have "+sizeText(f.limit(dst)))
+	}
+	if n.file.owner == f.owner {
+		n.file.owner = nil // it now has two places: neither may change it for the other
+	}
+	n.modified = f.cfg.Now()
+	return asError(f.put(dst, n))
+}

@@ -1,0 +1,113 @@
+package vfs
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds of paths, as Linux has them for names; they hold for every quota.
+const (
+	maxName  = 255   // bytes of one name
+	maxPath  = 1_024 // bytes of a path
+	maxDepth = 32    // names of a path
+)
+
+// checkPath says what makes a path one that no program has a use for, as a code and a hint; "" when nothing does.
+func checkPath(path string) (code, hint string) {
+	switch {
+	case path == "":
+		return "ENOENT", "the path is empty"
+	case len(path) > maxPath:
+		return "ENAMETOOLONG", fmt.Sprintf("a path may have %d bytes", maxPath)
+	case !utf8.ValidString(path):
+		return "EILSEQ", "a path is valid UTF-8"
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return "EINVAL", "a path has no control characters, newline and NUL among them"
+	}
+	return "", ""
+}
+
+// clean gives the names of a path, as a process in a chroot sees it: ".." at the root is the root.
+func clean(path string) []string {
+	var names []string
+	for name := range strings.SplitSeq(path, "/") {
+		switch name {
+		case "", ".":
+		case "..":
+			names = names[:max(len(names)-1, 0)]
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkNames says what is wrong with the names of a path of at most depth levels.
+func checkNames(names []string, depth int) (code, hint string) {
+	for _, n := range names {
+		if len(n) > maxName {
+			return "ENAMETOOLONG", fmt.Sprintf("a name may have %d bytes", maxName)
+		}
+	}
+	if len(names) > depth {
+		return "ENAMETOOLONG", fmt.Sprintf("a path may be %d levels deep", depth)
+	}
+	return "", ""
+}
+
+// treePath gives the names of a path of a Tree, which is clean.
+func treePath(path string) ([]string, error) {
+	code, hint := checkPath(path)
+	if code == "" {
+		names := clean(path)
+		if code, hint = checkNames(names, maxDepth); code == "" && strings.Join(names, "/") == path {
+			return names, nil
+		}
+	}
+	if hint == "" {
+		hint = `it is not clean, as "a/b" is`
+	}
+	return nil, tool.Errorf(tool.Invalid, "%q is no path of a tree: %s", printable(path), hint)
+}
+
+// printable makes a path fit to stand in a message.
+func printable(s string) string {
+	const most = 200
+	if len(s) > most {
+		cut := most
+		for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029 {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// isSkill says whether name may be that of a skill: a module that programs can import by it, or a text about one.
+func isSkill(name string) bool {
+	base, ext, _ := strings.Cut(name, ".")
+	switch ext {
+	case "ts", "js", "py", "md":
+	default:
+		return false
+	}
+	for i, r := range base {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+		case i > 0 && (r == '_' || '0' <= r && r <= '9'):
+		case i > 0 && r == '-' && ext != "py": // Python can't import such a name
+		default:
+			return false
+		}
+	}
+	return base != "" && len(base) <= 64
+}
