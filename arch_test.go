@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"sandbox":  {"tool"},
 	"upstream": {"tool"},
 	"typegen":  {"tool"},
+	"vfs":      {"tool"},
 	"program":  {"tool", "catalog", "typegen"},
 
 	"sandbox/wasm":        {"tool", "sandbox", "sandbox/wasm/qjs", "sandbox/wasm/guest"},
@@ -40,7 +41,7 @@ var mayImport = map[string][]string{
 		"tool", "upstream",
 	},
 
-	"executor":    {"tool", "sandbox", "program"},
+	"executor":    {"tool", "sandbox", "program", "vfs"},
 	"gateway":     {"tool", "policy", "approval", "audit", "catalog"},
 	"store":       {"tool", "approval", "audit", "identity", "secret", "executor"},
 	"mcpserver":   {"tool", "identity"},
