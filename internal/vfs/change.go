@@ -35,11 +35,19 @@ func (f *FS) temporary(p place) bool {
 	return p.area == workspaceArea && len(p.names) == 2 && p.names[0] == "tmp"
 }
 
+// area gives what stands for one of the two folders that can be changed.
+func (f *FS) area(a area) *node {
+	if a == skillsArea {
+		return &f.skills
+	}
+	return &f.workspace
+}
+
 // put makes n stand at a place, within the quota.
 func (f *FS) put(p place, n node) *Error {
-	top, quota := &f.workspace, f.cfg.Quota
+	top, quota := f.area(p.area), f.cfg.Quota
 	if p.area == skillsArea {
-		top, quota = &f.skills, f.cfg.Skill
+		quota = f.cfg.Skill
 	}
 	next := top.with(p.names, n, f.cfg.Now())
 	was, now := top.below(), next.below()
@@ -288,12 +296,9 @@ func (f *FS) drop(p place) *Error {
 	if e := f.change(p); e != nil {
 		return e
 	}
-	top := &f.workspace
-	if p.area == skillsArea {
-		top = &f.skills
-		if _, own := f.skills.find(p.names); !own {
-			return p.fail("EROFS", "others share this skill: only they can remove it")
-		}
+	top := f.area(p.area)
+	if _, own := top.find(p.names); !own {
+		return p.fail("EROFS", "others share this skill: only they can remove it")
 	}
 	*top = top.without(p.names, f.cfg.Now())
 	return nil

@@ -34,8 +34,9 @@ func (f *FS) Rename(from, to string) error {
 	if e := f.drop(src); e != nil {
 		return e
 	}
-	if src.area == workspaceArea && dst.area == workspaceArea {
-		f.workspace = f.workspace.with(dst.names, n, f.cfg.Now())
+	if src.area == dst.area { // however much of the quota is used, it is no more now
+		top := f.area(dst.area)
+		*top = top.with(dst.names, n, f.cfg.Now())
 		return nil
 	}
 	if e := f.put(dst, n); e != nil {
@@ -43,6 +44,11 @@ func (f *FS) Rename(from, to string) error {
 		return e
 	}
 	return nil
+}
+
+// holds says whether q is below p.
+func (p place) holds(q place) bool {
+	return p.area == q.area && len(p.names) < len(q.names) && slices.Equal(p.names, q.names[:len(p.names)])
 }
 
 // movable says why n, which is at src, can't be moved to dst.
@@ -53,11 +59,12 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	if e := f.change(dst); e != nil {
 		return e
 	}
-	if n.dir && src.area == dst.area && len(dst.names) > len(src.names) && slices.Equal(src.names, dst.names[:len(src.names)]) {
-		return dst.fail("EINVAL", "a directory can't be moved into itself")
-	}
 	same := src.area == dst.area && slices.Equal(src.names, dst.names)
 	switch {
+	case n.dir && src.holds(dst):
+		return dst.fail("EINVAL", "a directory can't be moved into itself")
+	case dst.holds(src):
+		return dst.fail("ENOTEMPTY", "")
 	case slash && !n.dir:
 		return dst.fail("ENOTDIR", "")
 	case missing != nil || same:
@@ -71,7 +78,7 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	switch {
 	case n.dir && dst.area == skillsArea:
 		return dst.fail("EPERM", "./skills has no directories")
-	case n.size > f.limit(dst):
+	case n.size > f.limit(dst) && src.area != dst.area:
 		return dst.fail("EFBIG", "a file may have "+sizeText(f.limit(dst)))
 	}
 	if below := n.below(); below.count > 0 {

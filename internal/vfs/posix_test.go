@@ -81,7 +81,7 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 			}
 		}
 	case "rename":
-		if ours, theirs = w.fs.Rename(p, q), syscall.Rename(real, other); theirs != nil && code(ours) == "ENOENT" {
+		if ours, theirs = w.fs.Rename(p, q), syscall.Rename(real, other); ours != nil && theirs != nil && (code(ours) == "ENOENT" || code(ours) == "ENOTDIR") {
 			theirs = ours // of two reasons Linux may name the other
 		}
 	case "truncate":
