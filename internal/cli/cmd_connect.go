@@ -1,98 +1,242 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // connection is what `connect -o json` prints.
 type connection struct {
-	Upstream string `json:"upstream"`
-	State    string `json:"state"`
-	Reason   string `json:"reason,omitempty"`
-	SignIn   string `json:"sign_in"` // how it gets its credentials
+	Upstream string   `json:"upstream"`
+	State    string   `json:"state"`
+	Reason   string   `json:"reason,omitempty"`
+	SignIn   string   `json:"sign_in"` // how it gets its credentials
+	Tools    []string `json:"tools"`   // paths
+}
+
+// signInFlags are the flags of connect.
+type signInFlags struct {
+	forget    bool
+	noBrowser bool
+	paste     bool
+	output    string
 }
 
 func connectCommand(a *app) *cobra.Command {
-	var output string
+	var f signInFlags
 	c := &cobra.Command{
 		Use:   "connect UPSTREAM",
-		Short: "Say how an upstream signs in, and whether it is signed in",
-		Long: `Says whether an upstream is connected, and where its credentials come from. Signing in through a browser (OAuth) is not
-available yet in this build: credentials are what the configuration gives as headers or env.`,
-		Example: "  biplane connect linear",
-		Args:    exactly("UPSTREAM", "the name of an upstream"),
+		Short: "Sign in to an upstream",
+		Long: `Signs in to an upstream that asks for it, through a browser (OAuth 2.1), and says which tools are there. The tokens are sealed
+in the data folder and renewed by themselves. An upstream that needs no sign-in, or gets its credentials from the configuration,
+is said to.
+
+On a machine without a browser, open the address on another one. Where the browser then ends at an address that it can't
+reach, give that address to this command: paste it, and press enter.`,
+		Example: `  biplane connect linear
+  biplane connect linear --no-browser
+  biplane connect linear --forget      sign out`,
+		Args: exactly("UPSTREAM", "the name of an upstream"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				ups, err := client.Upstreams(ctx)
-				if err != nil {
-					return err
+				if f.forget {
+					return a.signOut(ctx, client, args[0], f)
 				}
-				i := slices.IndexFunc(ups, func(u api.Upstream) bool { return u.Name == args[0] || u.Namespace == args[0] })
-				if i < 0 {
-					return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %s: there is %s", args[0], names(ups))}
-				}
-				how, err := a.signsIn(ups[i])
-				if err != nil {
-					return err
-				}
-				return a.connection(ups[i], how, output)
+				return a.signIn(ctx, client, args[0], f)
 			})
 		},
 	}
-	addOutput(c, &output)
+	c.Flags().BoolVar(&f.forget, "forget", false, "sign out: delete the tokens, and have them revoked where that is offered")
+	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "open no browser, print the address only")
+	c.Flags().BoolVar(&f.paste, "paste", false, "the browser runs elsewhere: open none here, and read the address that it ends at from standard input")
+	addOutput(c, &f.output)
 	return c
 }
 
-func names(ups []api.Upstream) string {
-	if len(ups) == 0 {
-		return "none"
-	}
-	out := make([]string, len(ups))
-	for i, u := range ups {
-		out[i] = u.Name
-	}
-	return strings.Join(out, ", ")
-}
-
-// signsIn says where the credentials of an upstream come from: what the configuration gives it, and nothing else.
-func (a *app) signsIn(u api.Upstream) (string, error) {
-	s, err := daemon.LoadConfig(a.config)
+func (a *app) signOut(ctx context.Context, client *api.Client, name string, f signInFlags) error {
+	out, err := client.SignOut(ctx, name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	for i := range s.Servers {
-		if s.Servers[i].Name != u.Name {
-			continue
+	return a.print(f.output, out, func(w io.Writer) {
+		fmt.Fprintf(w, "Signed out of %s: the tokens are deleted here", clean(out.Upstream))
+		if out.Revoked {
+			fmt.Fprint(w, ", and revoked there")
 		}
-		given := s.Servers[i].Shown()
-		switch {
-		case u.Type == "stdio" && len(given.Env) == 0:
-			return "not at all: the configuration gives its process no env", nil
-		case u.Type == "stdio":
-			return "with the env that the configuration gives to its process: " + keys(given.Env), nil
-		case len(given.Headers) == 0:
-			return "not at all: the configuration gives no headers", nil
-		}
-		return "with the headers of the configuration: " + keys(given.Headers), nil
-	}
-	return "as the configuration of the running process says", nil
+		fmt.Fprintln(w, ".")
+	})
 }
 
-func keys(m map[string]string) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
+// signIn signs in where that is needed, and says how the upstream is.
+func (a *app) signIn(ctx context.Context, client *api.Client, name string, f signInFlags) error {
+	in, err := client.BeginSignIn(ctx, name)
+	if err != nil {
+		return err
+	}
+	if in.State == api.SignInWaiting {
+		if in, err = a.waitForPerson(ctx, client, in, f); err != nil {
+			return err
+		}
+	}
+	if in.Error != nil {
+		return in.Error
+	}
+	return a.connection(ctx, client, in, f.output)
+}
 
-func (a *app) connection(u api.Upstream, how, output string) error {
-	err := a.print(output, connection{u.Name, u.State, u.Reason, how}, func(w io.Writer) {
-		columns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", how})
+// waitForPerson shows the address and waits for the end of the attempt, which it gives up when ctx ends first.
+func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn, f signInFlags) (*api.SignIn, error) {
+	defer func() {
+		if ctx.Err() != nil {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			_ = client.CancelSignIn(end, in.Upstream, in.ID) // if it is still there to be told
+		}
+	}()
+	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", clean(in.Upstream), clean(in.URL))
+	if !f.noBrowser && !f.paste {
+		if err := openBrowser(ctx, in.URL); err == nil {
+			fmt.Fprintln(a.Err, "A browser was asked to open it.")
+		} else if !errors.Is(err, errNoBrowser) {
+			fmt.Fprintf(a.Err, "No browser could be opened (%s).\n", err)
+		}
+	}
+	fmt.Fprintf(a.Err, "Waiting for you to sign in (Ctrl-C gives up). Is the browser on another machine? Paste the address that it ends at,\nwhich begins with %s, and press enter.\n", clean(in.Redirect))
+	pasted := lineReader(a.In)
+	done := make(chan outcome, 1)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { done <- await(asking, client, in) }()
+	for {
+		select {
+		case o := <-done:
+			return o.in, o.err
+		case text, ok := <-pasted:
+			if !ok && f.paste {
+				stop()
+				<-done
+				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // it fails only if it is over
+				return nil, usage("nothing was pasted: give the address that the browser ends at on standard input")
+			}
+			if !ok {
+				pasted = nil
+				continue
+			}
+			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(a.Err, "biplane: "+explain(err).Message) // if that was the end of the attempt, done says so
+			}
+		}
+	}
+}
+
+// An outcome is the end of waiting.
+type outcome struct {
+	in  *api.SignIn
+	err error
+}
+
+// await asks until the attempt no longer waits.
+func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
+	for {
+		now, err := client.SignIn(ctx, in.Upstream, in.ID)
+		if err != nil || now.State != api.SignInWaiting {
+			return outcome{now, err}
+		}
+	}
+}
+
+// maxLine bounds a line that is pasted.
+const maxLine = 64 << 10
+
+// lineReader gives the lines of r that are not empty, and is closed at its end. Reading a terminal can't be given up: the
+// goroutine ends with the process at the latest.
+func lineReader(r io.Reader) <-chan string {
+	out := make(chan string, 1)
+	go func() {
+		defer close(out)
+		s := bufio.NewScanner(r)
+		s.Buffer(nil, maxLine)
+		for s.Scan() {
+			if t := strings.TrimSpace(s.Text()); t != "" {
+				out <- t
+			}
+		}
+	}()
+	return out
+}
+
+var errNoBrowser = errors.New("there is none")
+
+// openBrowser opens an address in the browser of $BROWSER, else in that of the desktop. It doesn't wait for it.
+func openBrowser(ctx context.Context, url string) error {
+	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
+		return errors.New("the address is none of the web")
+	}
+	command, _, _ := strings.Cut(os.Getenv("BROWSER"), ":")
+	args := strings.Fields(command)
+	desktop := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
+	switch {
+	case len(args) > 0:
+	case runtime.GOOS == "darwin":
+		args = []string{"open"}
+	case runtime.GOOS == "windows":
+		args = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	case desktop:
+		args = []string{"xdg-open"}
+	default:
+		return errNoBrowser
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], append(args[1:], url)...)
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return errNoBrowser
+		}
+		return err
+	}
+	go func() { _ = cmd.Wait() }() // it may live longer than we do; its end says nothing
+	return nil
+}
+
+// connection says how an upstream is and which tools it has; where it isn't there, the error says why.
+func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn, output string) error {
+	ups, err := client.Upstreams(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(ups, func(u api.Upstream) bool { return u.Name == in.Upstream })
+	if i < 0 {
+		return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %s any more", in.Upstream)}
+	}
+	u := ups[i]
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	c := connection{Upstream: u.Name, State: u.State, Reason: u.Reason, SignIn: in.How, Tools: []string{}}
+	for _, t := range tools {
+		if t.Upstream == u.Name {
+			c.Tools = append(c.Tools, t.Path)
+		}
+	}
+	err = a.print(output, c, func(w io.Writer) {
+		columns(w, []string{"upstream", u.Name}, []string{"state", u.State}, []string{"signs in", in.How}, []string{"tools", strconv.Itoa(len(c.Tools))})
+		for _, t := range c.Tools {
+			fmt.Fprintln(w, "  "+clean(t))
+		}
 	})
 	if err != nil {
 		return err
@@ -101,8 +245,7 @@ func (a *app) connection(u api.Upstream, how, output string) error {
 	case "ready", "degraded":
 		return nil
 	case "needs sign-in":
-		return &api.Error{Kind: api.Unavailable, Message: fmt.Sprintf(
-			"%s asks for credentials (%s), and signing in through a browser is not available yet in this build: give it a token in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", u.Name, u.Reason, u.Name)}
+		return &api.Error{Kind: api.Unavailable, Message: fmt.Sprintf("%s needs sign-in: %s", u.Name, u.Reason)}
 	}
 	return &api.Error{Kind: api.Unavailable, Message: fmt.Sprintf("%s is %s: %s", u.Name, u.State, u.Reason)}
 }

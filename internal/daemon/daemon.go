@@ -114,7 +114,11 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
-	if d.upstreams, err = newUpstreams(s, d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
+	key, err := openKey(d.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
 		return err
 	}
 	gate, err := gateway.New(gateway.Config{
@@ -157,7 +161,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	})
 	d.http = httpapi.New(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Ready: d.ready, Principal: local, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error { return d.mcp.ServeStdio(ctx, rw, rw) },
 	})
 }

@@ -25,6 +25,7 @@ type Server struct {
 
 	URL     string
 	Headers map[string]string
+	OAuth   OAuthSettings
 
 	narrow narrowing
 	shown  Shown
@@ -41,7 +42,24 @@ type Shown struct {
 	Dir      string            `json:"cwd,omitempty"`
 	URL      string            `json:"url,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"`
+	OAuth    *ShownOAuth       `json:"oauth,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
+}
+
+// OAuthSettings say how to sign in to a server, where it can't tell all by itself.
+type OAuthSettings struct {
+	ClientID     string // as it is registered there, or the https address of a metadata document
+	ClientSecret string
+	Scopes       []string // instead of those that the server names
+	RedirectPort int      // 0: any that is free
+}
+
+// ShownOAuth are OAuthSettings as they may be shown.
+type ShownOAuth struct {
+	ClientID     string   `json:"client_id,omitempty"`
+	ClientSecret string   `json:"client_secret,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"`
+	RedirectPort int      `json:"redirect_port,omitempty"`
 }
 
 // Allows reports whether the configuration leaves the server's tool of that name in.
@@ -89,7 +107,7 @@ func (r *reader) servers(n *node, dir string) []Server {
 func (r *reader) server(name string, at, n *node, dir string) Server {
 	s := Server{Name: name, Dir: dir, shown: Shown{Name: name}}
 	what := "mcpServers." + name
-	var typeNode, urlNode, commandNode *node
+	var typeNode, urlNode, commandNode, oauthNode *node
 	address := func(n *node) {
 		if urlNode != nil {
 			r.wrong(n, "%s has two addresses", what)
@@ -114,6 +132,7 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 		"serverUrl": address,
 		"httpUrl":   func(n *node) { address(n); s.Type = "http" },
 		"headers":   func(n *node) { s.Headers, s.shown.Headers = r.headers(n, what), redacted(n) },
+		"oauth":     func(n *node) { oauthNode = n; r.oauth(&s, n, what+".oauth") },
 		"type":      func(n *node) { typeNode = n },
 		"transport": func(n *node) { typeNode = n },
 		"disabled":  func(n *node) { s.Disabled = r.boolean(n, what+".disabled") },
@@ -128,6 +147,9 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 	r.object(n, what, known)
 	if commandNode == nil || s.Command != "" {
 		r.transport(&s, at, typeNode, urlNode)
+	}
+	if oauthNode != nil && (s.URL == "" || s.authorization()) {
+		r.wrong(oauthNode, "%s.oauth is for a server with a url and without a header Authorization: leave one out", what)
 	}
 	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
 	if s.Timeout > 0 {
@@ -206,6 +228,45 @@ func (r *reader) headers(n *node, server string) map[string]string {
 	return h
 }
 
+// authorization says whether the configuration gives the header by which a server knows who asks.
+func (s *Server) authorization() bool {
+	for k := range s.Headers {
+		if http.CanonicalHeaderKey(k) == "Authorization" {
+			return true
+		}
+	}
+	return false
+}
+
+// oauth reads how to sign in to a server.
+func (r *reader) oauth(s *Server, n *node, what string) {
+	o, shown := &s.OAuth, &ShownOAuth{}
+	var secretNode *node
+	r.object(n, what, key{
+		"client_id": func(n *node) { o.ClientID, shown.ClientID = r.text(n, what+".client_id"), n.text },
+		"client_secret": func(n *node) {
+			secretNode, o.ClientSecret, shown.ClientSecret = n, r.text(n, what+".client_secret"), hide(n.text)
+		},
+		"scopes": func(n *node) {
+			o.Scopes = r.texts(n, what+".scopes")
+			for i, s := range o.Scopes {
+				if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+					r.wrong(n.list[i], "%s.scopes: %q is no scope: write each as a text of its own, without spaces", what, clip(s))
+				}
+			}
+			shown.Scopes = o.Scopes
+		},
+		"redirect_port": func(n *node) {
+			o.RedirectPort = r.count(n, what+".redirect_port", 1, 65535)
+			shown.RedirectPort = o.RedirectPort
+		},
+	})
+	if o.ClientSecret != "" && o.ClientID == "" {
+		r.wrong(secretNode, "%s.client_secret needs the client_id that it belongs to", what)
+	}
+	s.shown.OAuth = shown
+}
+
 // timeout reads a time with a unit. Other clients have a number here, some in seconds and some in milliseconds.
 func (r *reader) timeout(n *node, what string) time.Duration {
 	if n.kind == numberNode {
@@ -215,7 +276,7 @@ func (r *reader) timeout(n *node, what string) time.Duration {
 	return r.duration(n, what+".timeout", minTimeout, maxTimeout)
 }
 
-const secret = "<redacted>"
+const hidden = "<redacted>"
 
 // redacted gives the values of a map as they may be shown: those that name variables only.
 func redacted(n *node) map[string]string {
@@ -236,10 +297,10 @@ func hide(s string) string {
 		return s
 	}
 	if !strings.HasPrefix(s, "${") || strings.Count(s, "${") != 1 || strings.IndexByte(s, '}') != len(s)-1 {
-		return secret
+		return hidden
 	}
 	if name, def, ok := strings.Cut(s, ":-"); ok && def != "}" {
-		return name + ":-" + secret + "}"
+		return name + ":-" + hidden + "}"
 	}
 	return s
 }
@@ -282,7 +343,7 @@ func shownURL(n *node) string {
 	s := n.text
 	base, query, has := strings.Cut(s, "?")
 	if i, j := strings.Index(base, "://"), strings.LastIndex(base, "@"); i >= 0 && j > i {
-		base = base[:i+3] + secret + base[j:]
+		base = base[:i+3] + hidden + base[j:]
 	}
 	if !has {
 		return base

@@ -13,13 +13,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
 // A source is one upstream of the configuration.
 type source struct {
 	kind   string // "stdio", "http", "sse"
 	target string // the command or the address, without credentials
+	how    string // it gets its credentials, where nobody signs in
 	up     upstream.Upstream
+	auth   *oauth.Client // nil where nobody can sign in
 	narrow narrowing
 }
 
@@ -42,11 +45,19 @@ func addServers(s *Settings, u *upstreams) error {
 		if c.Command != "" {
 			target = c.shown.Command
 		}
-		err := u.add(&source{kind: c.shown.Type, target: target, narrow: c.narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
-			return mcp.New(mcp.Config{
+		auth, err := u.signsIn(c)
+		if err != nil {
+			return err
+		}
+		err = u.add(&source{kind: c.shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
+			cfg := mcp.Config{
 				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 				OnChange: changed, Log: u.log, ClientName: "biplane", ClientVersion: u.version,
-			})
+			}
+			if auth != nil {
+				cfg.Auth = auth
+			}
+			return mcp.New(cfg)
 		})
 		if err != nil {
 			return err
@@ -55,10 +66,24 @@ func addServers(s *Settings, u *upstreams) error {
 	return nil
 }
 
+// signsIn makes what signs in to a server on the network. A server whose Authorization header the configuration gives is
+// signed in to with that alone: the client is nil, as for programs.
+func (u *upstreams) signsIn(c *Server) (*oauth.Client, error) {
+	if c.URL == "" || c.authorization() {
+		return nil, nil
+	}
+	return oauth.New(oauth.Config{
+		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
+		Store: u.tokens, Log: u.log,
+	})
+}
+
 // upstreams are all sources of tools, and keep the catalog up to date with them.
 type upstreams struct {
 	log     *slog.Logger
 	version string
+	tokens  oauth.Store
+	signIns *signIns
 	catalog *catalog.Catalog
 	changed func() // told when tools came or went
 	wait    time.Duration
@@ -70,11 +95,12 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *Settings, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
+func newUpstreams(s *Settings, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
 	u := &upstreams{
-		log: log, version: version, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
+		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
+	u.signIns = newSignIns(u, log)
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
 			return nil, err
@@ -103,6 +129,7 @@ func (u *upstreams) add(s *source, name string, create func(changed func()) (ups
 func (u *upstreams) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer u.signIns.close()
 	for _, s := range u.sources {
 		wg.Go(func() {
 			if err := s.up.Run(ctx); err != nil && ctx.Err() == nil {

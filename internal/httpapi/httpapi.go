@@ -36,6 +36,7 @@ type Config struct {
 	Ready     func() error // why the process can't do its work yet; nil when it can
 	Principal tool.Principal
 
+	SignIns SignIns                                                // nil: none
 	MCP     http.Handler                                           // at /mcp; nil: none
 	Metrics http.Handler                                           // at /metrics; nil: none
 	Stdio   func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
@@ -120,6 +121,9 @@ var routes = []route{
 	{"GET " + api.Prefix + "/tools/{path}", user, (*Server).tool},
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
 	{"GET " + api.Prefix + "/executions/{id}", user, (*Server).execution},
+	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
+	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
+	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},
 	{"GET /mcp/stdio", owner, (*Server).stdio},
 }
 

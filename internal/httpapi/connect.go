@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// SignIns signs in to upstreams. Errors are *tool.Error.
+type SignIns interface {
+	// Begin begins an attempt, where one is needed.
+	Begin(ctx context.Context, upstream string) (*api.SignIn, error)
+	// Await gives how an attempt is, when it no longer waits or after a while.
+	Await(ctx context.Context, upstream, id string) (*api.SignIn, error)
+	// Paste takes the address that the browser ended at.
+	Paste(ctx context.Context, upstream, id, redirect string) (*api.SignIn, error)
+	// End gives an attempt up; with no id it signs out.
+	End(ctx context.Context, upstream, id string) (*api.SignOut, error)
+}
+
+func (s *Server) beginSignIn(w http.ResponseWriter, r *http.Request) {
+	var q api.SignInRequest
+	if err := read(r, &q); err != nil {
+		fail(w, err)
+		return
+	}
+	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+		if q.ID != "" || q.Redirect != "" {
+			return in.Paste(ctx, upstream, q.ID, q.Redirect)
+		}
+		return in.Begin(ctx, upstream)
+	})
+}
+
+func (s *Server) awaitSignIn(w http.ResponseWriter, r *http.Request) {
+	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+		return in.Await(ctx, upstream, r.URL.Query().Get("id"))
+	})
+}
+
+func (s *Server) endSignIn(w http.ResponseWriter, r *http.Request) {
+	s.signIn(w, r, func(ctx context.Context, in SignIns, upstream string) (any, error) {
+		return in.End(ctx, upstream, r.URL.Query().Get("id"))
+	})
+}
+
+// signIn does one thing with sign-ins, no longer than until Close.
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request, do func(context.Context, SignIns, string) (any, error)) {
+	if s.cfg.SignIns == nil {
+		fail(w, tool.Errorf(tool.NotFound, "nothing can be signed in to here"))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	v, err := do(ctx, s.cfg.SignIns, r.PathValue("upstream"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, v)
+}
