@@ -72,20 +72,20 @@ func BenchmarkSandbox(b *testing.B) {
 func BenchmarkFirstEval(b *testing.B) {
 	b.Run("own", func(b *testing.B) {
 		d := benchDriver(b)
-		img, err := d.boot()
+		k, err := d.kind("js")
 		if err != nil {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			r, err := d.newRegion(defaultMemory)
+			s, err := d.newSandbox(k, sandbox.Spec{Memory: defaultMemory})
 			if err != nil {
 				b.Fatal(err)
 			}
-			g := newGuest(r, img.h, deafHost{})
-			if err := g.enter(func() error { _, err := g.eval("6 * 7", "x"); return err }); err != nil {
+			g := s.guest
+			if err := g.enter(func() error { _, err := g.engine.(*jsEngine).eval("6 * 7", "x"); return err }); err != nil {
 				b.Fatal(err)
 			}
-			d.release(r)
+			_ = s.Close()
 		}
 	})
 	b.Run("wazero", func(b *testing.B) { // has no image: it boots
@@ -186,12 +186,9 @@ func BenchmarkCPU(b *testing.B) {
 
 // BenchmarkBoot makes the image: engine, prelude and all.
 func BenchmarkBoot(b *testing.B) {
-	d, err := New(Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := javaScript()
 	for b.Loop() {
-		img, err := newImage(d.cfg.Prelude)
+		img, err := bootImage(l, l.source)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -58,12 +58,12 @@ func bootMachine(m machine) uint32 {
 }
 
 // An ownMachine is the translated engine.
-type ownMachine struct{ g *guest }
+type ownMachine struct{ *jsEngine }
 
-func (o ownMachine) memory() []byte { return o.g.m.Memory() }
+func (o ownMachine) memory() []byte { return o.m.Memory() }
 
 func (o ownMachine) call(fn string, a ...uint32) uint32 {
-	m := o.g.m
+	m := o.m
 	switch fn {
 	case "_initialize":
 		m.Initialize()
@@ -105,13 +105,12 @@ func newOwnMachine(t testing.TB) ownMachine {
 	}
 	t.Cleanup(r.free)
 	r.setMax(bootMemory)
-	g := newGuest(r, handles{}, deafHost{})
 	if !r.grow(18 * wasmPage) {
 		t.Fatal("no memory")
 	}
-	g.m.SetMemory(r.memory())
-	g.m.Init()
-	return ownMachine{g}
+	e := newJS(&guest{region: r, host: deafHost{}, clock: bootTime})
+	e.m.Init()
+	return ownMachine{e}
 }
 
 // A wazeroMachine is the module under wazero's compiler.

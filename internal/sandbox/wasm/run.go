@@ -21,7 +21,9 @@ import (
 
 const (
 	// grace is how long a guest has to heed an interrupt before its memory is taken away.
-	grace = 50 * time.Millisecond
+	grace = 20 * time.Millisecond
+	// parting is how long a guest that isn't kept may work on when the host has hung up.
+	parting = 50 * time.Millisecond
 	// lastWords is how long the host has to read what a guest said before it was stopped.
 	lastWords = time.Second
 )
@@ -31,9 +33,9 @@ const (
 type run struct {
 	d       *Driver
 	g       *guest
+	lang    language
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
-	first   bool // the guest is fresh
 	in      *inbox
 	out     *outbox
 	left    int64     // bytes that the guest may still write; touched inside entries only
@@ -53,15 +55,29 @@ type run struct {
 	ticking bool          // clock is that of an entry under way
 	base    time.Duration // what clock showed when the entry began
 	used    time.Duration // CPU time of the entries before
+	turn    bool          // the entry under way has one of the driver's turns
 }
 
-func newRun(d *Driver, g *guest, spec sandbox.Spec, cmd *sandbox.Cmd, first bool) *run {
-	r := &run{d: d, g: g, spec: spec, cmd: cmd, first: first, left: spec.Output,
-		in: newInbox(int(spec.Memory)), out: newOutbox(), halted: make(chan struct{})}
+func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
+	r := &run{d: s.d, g: s.guest, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
+		in: newInbox(int(s.spec.Memory)), out: newOutbox(cmd.Keep), halted: make(chan struct{})}
+	if cmd.CPU > 0 {
+		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
+	}
 	r.watch = time.NewTimer(math.MaxInt64)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	g.host = r
 	return r
+}
+
+// drop gives back what a run holds that never ran.
+func (r *run) drop() {
+	r.watch.Stop()
+	r.cancel()
+}
+
+// usage is what the run took, when it is over.
+func (r *run) usage() sandbox.Usage {
+	return sandbox.Usage{CPU: r.used, Memory: int64(len(r.g.region.memory()))}
 }
 
 // errHungUp ends a run whose host has gone. That is no error: the guest is to end then.
@@ -83,7 +99,11 @@ func (r *run) stop(err error) {
 	r.halting.Store(true)
 	close(r.halted)
 	r.cancel()
-	r.watch.Reset(grace)
+	if r.lang.polls {
+		r.watch.Reset(grace)
+	} else {
+		r.watch.Reset(0)
+	}
 }
 
 // stopped is why the run was stopped, or nil.
@@ -95,21 +115,23 @@ func (r *run) stopped() error {
 
 // do runs it all.
 func (r *run) do() error {
+	r.g.host = r
 	quit := make(chan struct{})
 	var watcher, stream sync.WaitGroup
 	stream.Go(func() {
-		if r.in.read(r.cmd.Guest, quit) != io.EOF {
+		if r.in.read(r.cmd.Guest, quit) != io.EOF || r.cmd.Keep {
 			return
 		}
 		select { // what the guest is doing now is for nobody
 		case <-quit:
-		case <-time.After(grace):
+		case <-time.After(parting):
 			r.stop(errHungUp)
 		}
 	})
 	stream.Go(func() {
 		switch err := r.out.write(r.cmd.Guest, quit); {
 		case err == nil:
+		case gone(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
 		case gone(err):
 			r.stop(errHungUp)
 		default:
@@ -125,29 +147,27 @@ func (r *run) do() error {
 		stream.Wait()
 	}
 	watcher.Wait()
-	r.watch.Stop()
-	r.cancel()
+	r.drop()
 	r.g.host = deafHost{}
 	return err
 }
 
 // pump enters the guest for whatever comes, until the host hangs up.
 func (r *run) pump() error {
-	if r.first {
-		r.first = false
-		r.g.m.QjsSetMemoryLimit(uint32(r.spec.Memory - headroom))
-		r.g.m.QjsSetMaxStackSize(uint32(r.spec.Stack))
+	if err := r.g.enter(func() error { r.g.engine.limit(r.spec.Memory, r.spec.Stack); return nil }); err != nil {
+		return err
 	}
 	for {
 		line, ok, end := r.in.take()
-		var err error
 		switch {
 		case r.halting.Load():
 			return r.stopped()
 		case ok:
-			err = r.enter(func() error { return r.deliver(line) })
+			if err := r.enter(line); err != nil {
+				return err
+			}
 		case end == io.EOF:
-			return r.enter(func() error { return r.g.call(r.g.h.hangup) })
+			return nil
 		case end == errLine:
 			return r.limit("memory", "the host sent a line longer than the sandbox's memory of %s", size(r.spec.Memory))
 		case end != nil:
@@ -158,21 +178,12 @@ func (r *run) pump() error {
 			case <-r.halted:
 			}
 		}
-		if err != nil {
-			return err
-		}
 	}
 }
 
-func (r *run) deliver(line string) error {
-	v := r.g.newString(line)
-	defer r.g.free(v)
-	return r.g.call(r.g.h.deliver, v)
-}
-
-// enter makes one entry: f, the jobs that it leaves, and the prelude's idle. It first waits until the host has read
-// enough of what the guest wrote, then for a turn.
-func (r *run) enter(f func() error) error {
+// enter makes one entry: it delivers a line and has the guest do what that leads to. It first waits until the host has
+// read enough of what the guest wrote, then for a turn.
+func (r *run) enter(line string) error {
 	for r.out.waiting() > outboxFull {
 		select {
 		case <-r.out.less:
@@ -180,49 +191,55 @@ func (r *run) enter(f func() error) error {
 			return r.stopped()
 		}
 	}
-	r.d.turns.take(false, r.halted)
-	defer r.d.turns.give()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	r.begin()
 	defer r.finish()
 	return r.g.enter(func() error {
-		if err := f(); err != nil {
+		if err := r.g.engine.deliver(line); err != nil {
 			return err
 		}
-		if err := r.g.jobs(); err != nil {
-			return err
-		}
-		if err := r.g.call(r.g.h.idle); err != nil {
-			return err
-		}
-		return r.g.jobs()
+		return r.g.engine.work()
 	})
 }
 
-// begin starts the clock of an entry.
+// begin takes a turn and a thread, and starts the clock of an entry or the rest of one.
 func (r *run) begin() {
+	r.d.turns.take(false, r.halted)
+	runtime.LockOSThread()
 	r.turned = time.Now()
 	r.yielded = r.turned
 	clock := threadClock()
 	base := clock.read()
 	r.mu.Lock()
-	r.clock, r.base, r.ticking = clock, base, true
+	r.clock, r.base, r.ticking, r.turn = clock, base, true, true
 	left := r.spec.CPU - r.used
 	halted := r.cause != nil
 	r.mu.Unlock()
 	// A watch that is running goes off early enough: no more CPU time passes than time.
 	if !halted && r.armed.CompareAndSwap(false, true) {
-		r.watch.Reset(left)
+		r.watch.Reset(r.look(left))
 	}
 }
 
-// finish adds the entry's CPU time to what was used.
+// look is when the watchdog looks at an entry that has so much CPU time left.
+func (r *run) look(left time.Duration) time.Duration {
+	if r.lang.polls {
+		return left
+	}
+	return min(left, quantum) // to give its turn away, which it can't do itself
+}
+
+// finish adds the CPU time since begin to what was used, and gives back what begin took.
 func (r *run) finish() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.used += r.clock.read() - r.base
 	r.ticking = false
+	turn := r.turn
+	r.turn = false
+	r.mu.Unlock()
+	runtime.UnlockOSThread()
+	if turn {
+		r.d.turns.give()
+	}
 }
 
 // watchdog stops the guest when its CPU time is over, and takes its memory away when it doesn't heed that.
@@ -234,10 +251,8 @@ func (r *run) watchdog(quit <-chan struct{}) {
 		case <-r.watch.C:
 		}
 		if r.halting.Load() {
-			if err := r.g.revoke(); err != nil {
-				// The interrupt is all that is left; it is asked by everything but a few builtins.
-				continue
-			}
+			// Where that fails, the interrupt is all that is left: it is asked by everything but a few builtins.
+			_ = r.g.revoke()
 			continue
 		}
 		r.mu.Lock()
@@ -245,7 +260,14 @@ func (r *run) watchdog(quit <-chan struct{}) {
 		if ticking {
 			left -= r.clock.read() - r.base
 		}
+		give := ticking && r.turn && !r.lang.polls && left > 0
+		if give {
+			r.turn = false
+		}
 		r.mu.Unlock()
+		if give {
+			r.d.turns.give()
+		}
 		switch {
 		case left <= 0:
 			r.stop(r.limit("cpu", "the program used its CPU time of %v: do less work, or in smaller programs", r.spec.CPU))
@@ -258,24 +280,28 @@ func (r *run) watchdog(quit <-chan struct{}) {
 			again := r.ticking
 			r.mu.Unlock()
 			if again && r.armed.CompareAndSwap(false, true) {
-				r.watch.Reset(left)
+				r.watch.Reset(r.look(left))
 			}
 		}
 	}
 }
 
-// flush gives the host a moment to read what the guest wrote.
+// flush gives the host a moment to read what the guest wrote, and as long as it likes where the guest lives on.
 func (r *run) flush() {
-	if r.out.waiting() == 0 {
-		return
+	var moment <-chan time.Time
+	halted := r.halted
+	if !r.cmd.Keep {
+		moment = time.After(lastWords)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
-	defer cancel()
 	for r.out.waiting() > 0 {
 		select {
 		case <-r.out.less:
-		case <-ctx.Done():
+		case <-moment:
 			return
+		case <-halted:
+			if halted = nil; moment == nil {
+				moment = time.After(lastWords)
+			}
 		}
 	}
 }
@@ -340,24 +366,44 @@ func (r *run) interrupted() bool {
 }
 
 func (r *run) write(n int, text func() string) {
+	r.spend(n)
+	r.out.put(text())
+}
+
+// spend counts what the guest says to the host.
+func (r *run) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
 		err := r.limit("output", "the program wrote more than %s of output: return or log less", size(r.spec.Output))
 		r.stop(err)
 		panic(abort{err})
 	}
-	r.out.put(text())
 }
 
-// ask asks the host and gives the guest's turn to others meanwhile.
-func (r *run) ask(question string) (string, bool) {
+// ask asks the host. Meanwhile the guest's clock stands and its turn is others'.
+func (r *run) ask(n int, text func() string) (string, bool) {
+	r.spend(n)
 	if r.cmd.Ask == nil {
 		return "", false
 	}
-	r.d.turns.give()
-	answer := r.cmd.Ask(r.ctx, []byte(question))
-	r.d.turns.take(false, r.halted)
+	question := []byte(text())
+	r.finish()
+	answer := r.answer(question)
+	r.begin()
 	if r.halting.Load() {
 		panic(abort{errDead}) // nothing of it matters any more
 	}
 	return string(answer), true
+}
+
+// answer is Cmd.Ask. A panic of it leaves the entry as begin would find it.
+func (r *run) answer(question []byte) []byte {
+	asked := false
+	defer func() {
+		if !asked {
+			r.begin() // finish comes on the panic's way out
+		}
+	}()
+	b := r.cmd.Ask(r.ctx, question)
+	asked = true
+	return b
 }

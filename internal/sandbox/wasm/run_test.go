@@ -79,7 +79,7 @@ func TestAgain(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	run := func(lines string) (string, error) {
 		c := &script{Reader: strings.NewReader(lines)}
-		_, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c})
+		_, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: lines != "loop\n"})
 		return c.String(), err
 	}
 	for _, want := range []string{"101\n102\n", "103\n104\n"} {
@@ -90,7 +90,7 @@ func TestAgain(t *testing.T) {
 	if _, err := run("loop\n"); err != nil { // the host hung up while it looped
 		t.Errorf("%v", err)
 	}
-	if _, err := run("a\n"); !errors.Is(err, errDead) {
+	if _, err := run("a\n"); !errors.Is(err, errOver) {
 		t.Errorf("a guest that was stopped ran again: %v", err)
 	}
 }
@@ -134,9 +134,9 @@ func TestRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	img, err := d.boot()
+	k, err := d.kind("js")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	for _, code := range []string{
 		"begin(); for (;;);",
@@ -146,14 +146,14 @@ func TestRevoke(t *testing.T) {
 		"var b = new Uint8Array(1e7); begin(); for (;;) b.copyWithin(1, 0);",
 		"var c = '['.repeat(3000) + ']'.repeat(3000); begin(); for (;;) JSON.parse(c);",
 	} {
-		r, err := d.newRegion(64 << 20)
+		s, err := d.newSandbox(k, sandbox.Spec{Memory: 64 << 20})
 		if err != nil {
-			t.Fatal(err)
+			t.Skip(err)
 		}
-		host := signalHost{begun: make(chan struct{})}
-		g := newGuest(r, img.h, host)
+		g, host := s.guest, signalHost{begun: make(chan struct{})}
+		g.host = host
 		done := make(chan error, 1)
-		go func() { done <- g.enter(func() error { _, err := g.eval(code, "x"); return err }) }()
+		go func() { done <- g.enter(func() error { _, err := g.engine.(*jsEngine).eval(code, "x"); return err }) }()
 		<-host.begun
 		if err := g.revoke(); err != nil {
 			t.Fatal(err)
@@ -164,6 +164,8 @@ func TestRevoke(t *testing.T) {
 		if err := g.enter(func() error { return nil }); !errors.Is(err, errDead) {
 			t.Errorf("entered again: %v", err)
 		}
-		d.release(r)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

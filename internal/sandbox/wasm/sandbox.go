@@ -13,21 +13,35 @@ import (
 // A Sandbox is one guest. It implements sandbox.Sandbox.
 type Sandbox struct {
 	d      *Driver
+	kind   *kind
 	spec   sandbox.Spec
 	region *region
+	guest  *guest
 
 	mu     sync.Mutex
-	guest  *guest        // nil before the first Run
+	ran    bool          // a Run ended well, or the guest was restored from where one did
 	ended  error         // why there can be no further Run
-	run    *run          // the one under way
-	idle   chan struct{} // closed when run is over
+	busy   chan struct{} // closed when what is under way is over; nil when nothing is
+	run    *run          // the Run under way
 	closed bool
 }
 
-var errClosed = errors.New("the sandbox is closed")
+var (
+	errClosed = errors.New("the sandbox is closed")
+	errOver   = errors.New("its last Run was to be the last (it was without Keep)")
+)
 
-func newSandbox(d *Driver, spec sandbox.Spec, r *region) *Sandbox {
-	return &Sandbox{d: d, spec: spec, region: r}
+// newSandbox makes a sandbox of a complete spec.
+func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
+	img, err := k.image()
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.newRegion(k, int(spec.Memory))
+	if err != nil {
+		return nil, err
+	}
+	return &Sandbox{d: d, kind: k, spec: spec, region: r, guest: newGuest(r, img, deafHost{})}, nil
 }
 
 // Run runs the guest until the host hangs up (exit code 0), a limit is reached or ctx is done. It closes cmd.Guest at
@@ -37,56 +51,65 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	if cmd.Guest == nil {
 		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
 	}
+	if cmd.CPU < 0 {
+		return -1, tool.Errorf(tool.Invalid, "sandbox limits may not be negative")
+	}
 	if ctx.Err() != nil {
 		return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
 	}
-	r, err := s.begin(cmd)
-	if err != nil {
+	r := newRun(s, cmd)
+	if err := s.begin("run", r); err != nil {
+		r.drop()
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	err = r.do()
 	unhook()
-	s.end(err)
+	cmd.Usage = r.usage()
+	s.end(func() {
+		s.ran = err == nil
+		switch {
+		case err != nil:
+			s.ended = err
+		case !cmd.Keep:
+			s.ended = errOver
+		}
+	})
 	if err != nil {
 		return -1, fmt.Errorf("run a guest: %w", err)
 	}
 	return 0, nil
 }
 
-// begin makes a run, and the guest for the first one.
-func (s *Sandbox) begin(cmd *sandbox.Cmd) (*run, error) {
+// begin begins something of which only one can be under way; r is nil for all but a Run. The caller calls end after it.
+func (s *Sandbox) begin(what string, r *run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return nil, &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}
-	case s.run != nil:
-		return nil, tool.Errorf(tool.Conflict, "the sandbox is running already")
+		return &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}
+	case s.busy != nil:
+		return tool.Errorf(tool.Conflict, "can't %s the sandbox: it is running", what)
+	case s.ended == errOver:
+		return &tool.Error{Kind: tool.Conflict, Msg: "can't " + what + " the sandbox: " + errOver.Error(), Err: errOver}
 	case s.ended != nil:
-		return nil, tool.Errorf(tool.Conflict, "the sandbox ended with an error and can only be closed: %w", s.ended)
+		return tool.Errorf(tool.Conflict, "can't %s the sandbox, which ended with an error: %w", what, s.ended)
+	case r == nil && !s.ran:
+		return tool.Errorf(tool.Conflict, "can't %s the sandbox before its first Run", what)
 	}
-	img, err := s.d.boot()
-	if err != nil {
-		return nil, err
-	}
-	first := s.guest == nil
-	if first {
-		s.guest = newGuest(s.region, img.h, nil)
-	}
-	s.run = newRun(s.d, s.guest, s.spec, cmd, first)
-	s.idle = make(chan struct{})
-	return s.run, nil
+	s.busy, s.run = make(chan struct{}), r
+	return nil
 }
 
-func (s *Sandbox) end(err error) {
+// end ends what begin began; note changes the sandbox's state.
+func (s *Sandbox) end(note func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended = err; err == nil && s.run.stopped() != nil {
-		s.ended = errDead // the host hung up in the middle of something
+	if note != nil {
+		note()
 	}
-	s.run = nil
-	close(s.idle)
+	close(s.busy)
+	s.busy, s.run = nil, nil
 }
 
 // Close stops a Run that is under way, waits for its end and destroys the guest.
@@ -97,11 +120,13 @@ func (s *Sandbox) Close() error {
 		return nil
 	}
 	s.closed = true
-	r, idle := s.run, s.idle
+	r, busy := s.run, s.busy
 	s.mu.Unlock()
 	if r != nil {
 		r.stop(errClosed)
-		<-idle
+	}
+	if busy != nil {
+		<-busy
 	}
 	s.d.release(s.region)
 	return nil

@@ -109,21 +109,27 @@ type outbox struct {
 	more chan struct{} // has a token when something is new
 	less chan struct{} // has a token when something was written
 
+	drains bool // goes on when the other side has gone
+
 	mu   sync.Mutex
 	buf  []byte
-	busy int // bytes that are being written
+	busy int  // bytes that are being written
+	deaf bool // the other side has gone
 }
 
 // outboxFull is how many bytes may wait before the guest does, in bytes.
 const outboxFull = 1 << 20
 
-func newOutbox() *outbox {
-	return &outbox{more: make(chan struct{}, 1), less: make(chan struct{}, 1)}
+// newOutbox makes an outbox; one that drains drops what nobody reads any more.
+func newOutbox(drains bool) *outbox {
+	return &outbox{drains: drains, more: make(chan struct{}, 1), less: make(chan struct{}, 1)}
 }
 
 func (o *outbox) put(s string) {
 	o.mu.Lock()
-	o.buf = append(o.buf, s...)
+	if !o.deaf {
+		o.buf = append(o.buf, s...)
+	}
 	o.mu.Unlock()
 	signal(o.more)
 }
@@ -152,6 +158,9 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 			continue
 		}
 		if _, err := w.Write(b); err != nil {
+			if o.drains && gone(err) {
+				o.drop()
+			}
 			return err
 		}
 		if cap(b) > outboxFull {
@@ -162,6 +171,14 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 		o.mu.Unlock()
 		signal(o.less)
 	}
+}
+
+// drop drops what there is and what comes.
+func (o *outbox) drop() {
+	o.mu.Lock()
+	o.buf, o.busy, o.deaf = nil, 0, true
+	o.mu.Unlock()
+	signal(o.less)
 }
 
 // signal leaves a token in c, which has room for one.

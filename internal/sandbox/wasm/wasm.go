@@ -1,9 +1,13 @@
-// Package wasm is the sandbox kind that needs nothing but this binary: QuickJS-NG, compiled to WebAssembly and
-// translated to Go ahead of time (package qjs, by internal/w2x), in a linear memory whose every page the host can take
-// away. No system call reaches the guest; what it can ask of the host is the type imports, and none of it waits.
+// Package wasm is the sandbox kind that needs nothing but this binary: engines such as QuickJS-NG, compiled to
+// WebAssembly and translated to Go ahead of time (by internal/w2x), in a linear memory whose every page the host can take
+// away. No system call reaches the guest; what it can ask of the host is what the engine imports (type imports), and
+// nothing of it waits but Cmd.Ask.
 //
-// The engine boots once. Its memory is then the image that every sandbox maps copy-on-write, so that a new sandbox
+// An engine boots once. Its memory is then the image that every sandbox maps copy-on-write, so that a new sandbox
 // costs microseconds and holds nothing of any other.
+//
+// What all engines have in common is type guest; an engine of one language is the interface engine, and what the driver
+// knows of it a row of the table languages.
 //
 // # The prelude
 //
@@ -18,8 +22,8 @@
 //	__host("eval", code, name)  runs a script, named so in stack traces, and gives its completion value
 //
 // Its completion value is an object with the methods deliver(line) (a line of the host's, without "\n"), idle() (no job
-// is left after one of these), and, if it likes, hangup() (the host has gone) and unhandled(reason) (a promise was
-// rejected and nothing handled it). None of them may throw.
+// is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
+// of them may throw.
 //
 // Nothing else of the outside reaches a guest, neither time nor randomness: the lines and answers of the host determine
 // what it does.
@@ -30,11 +34,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
-	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -52,7 +56,7 @@ const (
 
 // Config makes a Driver. Its zero value is what everybody but a test wants.
 type Config struct {
-	Prelude string // the guest's side of the protocol; prelude.Source if empty
+	Prelude string // the guest's side of the protocol in JavaScript; that of package guest if empty
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
 	// wait for a turn, those that run long step back for them.
 	Parallel int
@@ -60,27 +64,27 @@ type Config struct {
 	Spare int
 }
 
-// A Driver makes sandboxes, each with a JavaScript engine of its own. Close it when no sandbox is left.
+// A Driver makes sandboxes, each with an engine of its own. Close it when no sandbox is left.
 type Driver struct {
 	cfg   Config
 	turns *turns
-	boot  func() (*image, error) // once
-	probe func() (sandbox.Capabilities, error)
+	kinds []*kind
+	probe func() (sandbox.Capabilities, error) // once
 
 	mu     sync.Mutex
-	image  *image // once it is made
+	images []*image // that were made
 	spare  []*region
 	closed bool
 }
 
-// New makes a driver. The engine boots when it is first needed.
+// A kind is a language that the driver runs.
+type kind struct {
+	lang  language
+	image func() (*image, error) // makes it once, when it is first needed
+}
+
+// New makes a driver. An engine boots when it is first needed.
 func New(cfg Config) (*Driver, error) {
-	if cfg.Prelude == "" {
-		cfg.Prelude = prelude.Source
-	}
-	if cfg.Prelude == "" {
-		return nil, errors.New("wasm driver: no prelude")
-	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
 	}
@@ -88,14 +92,19 @@ func New(cfg Config) (*Driver, error) {
 		cfg.Spare = 64
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
-	d.boot = sync.OnceValues(d.makeImage)
+	for _, l := range languages() {
+		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
+	}
 	d.probe = sync.OnceValues(d.tryOut)
 	return d, nil
 }
 
 // makeImage boots the engine.
-func (d *Driver) makeImage() (*image, error) {
-	img, err := newImage(d.cfg.Prelude)
+func (d *Driver) makeImage(l language) (*image, error) {
+	if l.name == "js" && d.cfg.Prelude != "" {
+		l.source = d.cfg.Prelude
+	}
+	img, err := bootImage(l, l.source)
 	if err != nil {
 		return nil, err
 	}
@@ -105,33 +114,46 @@ func (d *Driver) makeImage() (*image, error) {
 		img.close()
 		return nil, errDriverClosed
 	}
-	d.image = img
+	d.images = append(d.images, img)
 	return img, nil
 }
 
 var errDriverClosed = errors.New("the driver is closed")
-
-// Probe boots the engine, runs a guest and stops an endless one, once; it says what it saw.
-func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) { return d.probe() }
 
 // Create makes a fresh sandbox.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	spec, err := complete(spec)
+	k, spec, err := d.complete(spec)
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.newRegion(int(spec.Memory))
+	s, err := d.newSandbox(k, spec)
 	if err != nil {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
-	return newSandbox(d, spec, r), nil
+	return s, nil
 }
 
-// complete puts the defaults where spec has no limit.
-func complete(s sandbox.Spec) (sandbox.Spec, error) {
+// kind finds a language by its name.
+func (d *Driver) kind(runtime string) (*kind, error) {
+	names := make([]string, len(d.kinds))
+	for i, k := range d.kinds {
+		if names[i] = k.lang.name; runtime == names[i] || runtime == "" {
+			return k, nil
+		}
+	}
+	return nil, tool.Errorf(tool.Invalid, "the wasm driver runs %s, not %q", strings.Join(names, " and "), runtime)
+}
+
+// complete finds the language of a spec and puts the defaults where it has no limit.
+func (d *Driver) complete(s sandbox.Spec) (*kind, sandbox.Spec, error) {
+	k, err := d.kind(s.Runtime)
+	if err != nil {
+		return nil, s, err
+	}
+	s.Runtime = k.lang.name
 	if s.Memory == 0 {
 		s.Memory = defaultMemory
 	}
@@ -146,21 +168,19 @@ func complete(s sandbox.Spec) (sandbox.Spec, error) {
 	}
 	switch {
 	case s.Memory < minMemory || s.Memory > maxMemory:
-		return s, tool.Errorf(tool.Invalid, "sandbox memory of %d bytes: the wasm engine takes %d MiB to %d MiB", s.Memory, minMemory>>20, maxMemory>>20)
+		return nil, s, tool.Errorf(tool.Invalid, "sandbox memory of %d bytes: the wasm engine takes %d MiB to %d MiB", s.Memory, minMemory>>20, maxMemory>>20)
 	case s.Stack < minStack || s.Stack > maxStack:
-		return s, tool.Errorf(tool.Invalid, "sandbox stack of %d bytes: the wasm engine takes %d KiB to %d KiB", s.Stack, minStack>>10, maxStack>>10)
-	case s.Runtime != "" && s.Runtime != "js":
-		return s, tool.Errorf(tool.Invalid, "the wasm driver runs js, not %q", s.Runtime)
+		return nil, s, tool.Errorf(tool.Invalid, "sandbox stack of %d bytes: the wasm engine takes %d KiB to %d KiB", s.Stack, minStack>>10, maxStack>>10)
 	case s.CPU < 0 || s.Output < 0:
-		return s, tool.Errorf(tool.Invalid, "sandbox limits may not be negative")
+		return nil, s, tool.Errorf(tool.Invalid, "sandbox limits may not be negative")
 	}
 	s.Memory = s.Memory / wasmPage * wasmPage
-	return s, nil
+	return k, s, nil
 }
 
-// newRegion gives a region that holds the image and may grow to max bytes.
-func (d *Driver) newRegion(max int) (*region, error) {
-	img, err := d.boot()
+// newRegion gives a region that holds the image of k and may grow to max bytes.
+func (d *Driver) newRegion(k *kind, max int) (*region, error) {
+	img, err := k.image()
 	if err != nil {
 		return nil, err
 	}
@@ -216,80 +236,8 @@ func (d *Driver) Close() error {
 		r.free()
 	}
 	d.spare = nil
-	if d.image != nil {
-		d.image.close()
+	for _, i := range d.images {
+		i.close()
 	}
 	return nil
 }
-
-// tryOut runs a guest, stops an endless one the hard way, and says what this host can do.
-func (d *Driver) tryOut() (sandbox.Capabilities, error) {
-	img, err := d.boot()
-	if err != nil {
-		return sandbox.Capabilities{}, err
-	}
-	if err := d.tryGuest(); err != nil {
-		return sandbox.Capabilities{}, fmt.Errorf("try the embedded engine: %w", err)
-	}
-	return sandbox.Capabilities{
-		Driver:   "wasm",
-		Tier:     tool.WASM,
-		Runtimes: []string{"js"},
-		Engine:   "QuickJS-NG " + img.version + " (WebAssembly, translated to Go)",
-		Details: map[string]string{
-			"memory":  fmt.Sprintf("copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest", img.size>>10, img.file.kind),
-			"stop":    "the engine's interrupts, then revocation of the guest's memory (tried)",
-			"cpu":     cpuClockName,
-			"imports": "one stream of lines; no clock, randomness, files, network or modules but what those lines bring",
-		},
-		Missing: append([]string{
-			"a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them",
-		}, missing...),
-	}, nil
-}
-
-// tryGuest evaluates something in a guest, then revokes the memory under a loop that no interrupt reaches.
-func (d *Driver) tryGuest() error {
-	img, err := d.boot()
-	if err != nil {
-		return err
-	}
-	r, err := d.newRegion(defaultMemory)
-	if err != nil {
-		return err
-	}
-	defer d.release(r)
-	g := newGuest(r, img.h, deafHost{})
-	err = g.enter(func() error {
-		v, err := g.eval("6 * 7", "probe")
-		if err == nil && g.describe(v) != "42" {
-			err = errors.New("it can't multiply")
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- g.enter(func() error { _, err := g.eval("for (;;);", "probe"); return err }) }()
-	for {
-		if err := g.revoke(); err != nil {
-			return fmt.Errorf("revoke a guest's memory: %w", err)
-		}
-		select {
-		case err := <-done:
-			if !errors.Is(err, errRevoked) {
-				return fmt.Errorf("revoke a guest's memory: it ended with %w", err)
-			}
-			return nil
-		case <-time.After(time.Millisecond): // it may not be inside yet
-		}
-	}
-}
-
-// A deafHost is the outside of a guest that nobody stops by asking.
-type deafHost struct{}
-
-func (deafHost) interrupted() bool         { return false }
-func (deafHost) write(int, func() string)  {}
-func (deafHost) ask(string) (string, bool) { return "", false }

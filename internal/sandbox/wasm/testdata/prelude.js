@@ -28,7 +28,6 @@
       } catch (e) { fail(e); }
     },
     idle() { if (globalThis.onidle) globalThis.onidle(); },
-    hangup() { if (globalThis.onhangup) globalThis.onhangup(); },
     unhandled(reason) { write({ unhandled: String(reason) }); },
   };
 })();

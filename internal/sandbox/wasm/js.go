@@ -1,0 +1,284 @@
+package wasm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
+	"github.com/biplane-dev/biplane/internal/sandbox/wasm/qjs"
+)
+
+// javaScript is the language whose engine is QuickJS-NG.
+func javaScript() language {
+	return language{
+		name: "js", title: "QuickJS-NG", polls: true, source: prelude.Source,
+		attach: func(g *guest, words []uint32) engine {
+			e := newJS(g)
+			e.h = handlesOf(words)
+			return e
+		},
+		boot:  bootJS,
+		trial: tryJS,
+	}
+}
+
+// A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds it. Zero is none.
+type value uint32
+
+// handles are the values that the host uses, made once while the image is and at the same addresses in every guest.
+type handles struct {
+	scratch   uint32 // address of scratchSize bytes for arguments and results
+	undefined value
+	runtime   value // the prelude's completion value
+	deliver   value // its methods; zero where it has none
+	idle      value
+	unhandled value
+}
+
+// words are the handles as an image keeps them.
+func (h handles) words() []uint32 {
+	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.idle), uint32(h.unhandled)}
+}
+
+func handlesOf(w []uint32) (h handles) {
+	if len(w) == len(h.words()) { // otherwise it is no image of this engine's, and any handle faults
+		h = handles{w[0], value(w[1]), value(w[2]), value(w[3]), value(w[4]), value(w[5])}
+	}
+	return h
+}
+
+const scratchSize = 64
+
+// A jsEngine is QuickJS-NG over the memory of one guest. Between entries nothing of the guest is outside of its memory.
+type jsEngine struct {
+	g        *guest
+	m        *qjs.Module
+	h        handles
+	rejected []rejection
+}
+
+// A rejection is a promise that was rejected while nothing handled it.
+type rejection struct {
+	promise, reason value
+}
+
+// maxRejected bounds how many rejections are kept for the prelude to hear of.
+const maxRejected = 16
+
+func newJS(g *guest) *jsEngine {
+	e := &jsEngine{g: g}
+	e.m = qjs.New(imports{e})
+	e.m.Grow = g.region.grow
+	e.m.SetMemory(g.region.memory())
+	return e
+}
+
+func (e *jsEngine) limit(memory, stack int64) {
+	e.m.QjsSetMemoryLimit(uint32(memory - headroom))
+	e.m.QjsSetMaxStackSize(uint32(stack))
+}
+
+func (e *jsEngine) deliver(line string) error {
+	v := e.newString(line)
+	defer e.free(v)
+	return e.call(e.h.deliver, v)
+}
+
+// work runs the queued jobs, then the prelude's idle and the jobs that it leaves.
+func (e *jsEngine) work() error {
+	if err := e.jobs(); err != nil {
+		return err
+	}
+	if err := e.call(e.h.idle); err != nil {
+		return err
+	}
+	return e.jobs()
+}
+
+func (e *jsEngine) trap(x any) error {
+	trap, ok := e.m.AsTrap(x)
+	switch {
+	case !ok:
+		return nil
+	case trap == qjs.ErrDepth || trap == qjs.ErrMemory && e.m.StackPointer() > qjs.InitialStackPointer:
+		return errStack // a stack that ran below address 0 wrapped around
+	}
+	return fmt.Errorf("the guest trapped: %w", trap)
+}
+
+func (e *jsEngine) state() ([]byte, error) {
+	if e.m.StackPointer() != qjs.InitialStackPointer || len(e.rejected) > 0 {
+		return nil, errors.New("the guest is not at rest")
+	}
+	return nil, nil
+}
+
+func (e *jsEngine) resume(state []byte) error {
+	if len(state) > 0 {
+		return errors.New("it holds more of the engine than there is")
+	}
+	return nil
+}
+
+// tryJS is the trial of the language.
+func tryJS(x engine, endless bool) error {
+	e, code := x.(*jsEngine), "6 * 7"
+	if endless {
+		code = "for (;;);"
+	}
+	v, err := e.eval(code, "probe")
+	if err == nil && e.describe(v) != "42" {
+		err = errors.New("it can't multiply")
+	}
+	return err
+}
+
+// put copies s and a zero byte into the guest's heap; the caller frees it.
+func (e *jsEngine) put(s string) uint32 {
+	p := e.m.WasmMalloc(uint32(len(s) + 1))
+	if p == 0 {
+		panic(abort{errMemory})
+	}
+	b := e.m.Memory()[p:][:len(s)+1]
+	copy(b, s)
+	b[len(s)] = 0
+	return p
+}
+
+// newString makes a JavaScript string.
+func (e *jsEngine) newString(s string) value {
+	p := e.put(s)
+	v := e.m.QjsNewString(p, uint32(len(s)))
+	e.m.WasmFree(p)
+	if e.failed(value(v)) {
+		panic(abort{errMemory})
+	}
+	return value(v)
+}
+
+// text calls use with the length of the string that v converts to and a function that copies it. It does nothing when
+// the conversion fails.
+func (e *jsEngine) text(v value, use func(n int, copy func() string)) bool {
+	p := e.m.QjsGetStringLen(uint32(v), e.h.scratch)
+	if p == 0 {
+		return false
+	}
+	n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
+	use(int(n), func() string { return string(e.m.Memory()[p:][:n]) })
+	e.m.QjsFreeCstring(p)
+	return true
+}
+
+// maxText bounds what the host copies of an exception, in bytes.
+const maxText = 16 << 10
+
+// describe gives at most maxText bytes of the string that v converts to.
+func (e *jsEngine) describe(v value) (s string) {
+	e.text(v, func(n int, text func() string) {
+		if n <= maxText {
+			s = text()
+		} else {
+			s = fmt.Sprintf("(a text of %d bytes)", n)
+		}
+	})
+	return s
+}
+
+// property gives a property of v, which the caller frees.
+func (e *jsEngine) property(v value, name string) value {
+	p := e.put(name)
+	x := e.m.QjsGetPropString(uint32(v), p)
+	e.m.WasmFree(p)
+	return value(x)
+}
+
+func (e *jsEngine) free(v value) {
+	if v != 0 {
+		e.m.QjsFreeValue(uint32(v))
+	}
+}
+
+// failed reports whether v says that an exception is pending, as none does.
+func (e *jsEngine) failed(v value) bool { return v == 0 || e.m.QjsIsException(uint32(v)) != 0 }
+
+// caught takes the pending exception.
+func (e *jsEngine) caught() error {
+	x := value(e.m.QjsGetException())
+	if x == 0 {
+		return errMemory
+	}
+	defer e.free(x)
+	if e.g.host.interrupted() { // no more code of the guest's
+		return &exception{"interrupted"}
+	}
+	text := e.describe(x)
+	if e.m.QjsIsError(uint32(x)) != 0 {
+		s := e.property(x, "stack")
+		if !e.failed(s) {
+			text += "\n" + e.describe(s)
+		}
+		e.free(s)
+	}
+	return &exception{text}
+}
+
+// eval runs a script and gives its completion value, which the caller frees.
+func (e *jsEngine) eval(code, name string) (value, error) {
+	p, n := e.put(code), e.put(name)
+	v := value(e.m.QjsEval(p, uint32(len(code)), n, 0))
+	e.m.WasmFree(p)
+	e.m.WasmFree(n)
+	if e.failed(v) {
+		e.free(v)
+		return 0, e.caught()
+	}
+	return v, nil
+}
+
+// call calls a method of the prelude's runtime and drops what it gives. It does nothing where f is no method.
+func (e *jsEngine) call(f value, args ...value) error {
+	if f == 0 {
+		return nil
+	}
+	argv := e.h.scratch + 16
+	for i, a := range args {
+		binary.LittleEndian.PutUint32(e.m.Memory()[argv+uint32(4*i):], uint32(a))
+	}
+	v := value(e.m.QjsCall(uint32(f), uint32(e.h.runtime), uint32(len(args)), argv))
+	if e.failed(v) {
+		e.free(v)
+		return e.caught()
+	}
+	e.free(v)
+	return nil
+}
+
+// jobs runs what is queued until nothing is, and then tells the prelude of promises whose rejection nothing handled.
+func (e *jsEngine) jobs() error {
+	for {
+		for e.m.QjsIsJobPending() != 0 {
+			if int32(e.m.QjsExecutePendingJob()) < 0 {
+				if err := e.caught(); e.g.host.interrupted() {
+					return err
+				}
+			}
+			if e.g.host.interrupted() {
+				return &exception{"interrupted"}
+			}
+		}
+		if len(e.rejected) == 0 {
+			return nil
+		}
+		all := e.rejected
+		e.rejected = nil
+		for _, r := range all {
+			err := e.call(e.h.unhandled, r.reason)
+			e.free(r.reason)
+			e.free(r.promise)
+			if err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package wasm
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox/wasm/qjs"
+)
+
+// hostFunction is the name of the global function through which the prelude reaches the host.
+const hostFunction = "__host"
+
+// Error numbers of WASI preview 1.
+const (
+	wasiOK      = 0
+	wasiBadFile = 8
+	wasiNoSys   = 52
+)
+
+// imports is all that the engine imports: the whole surface that a guest has. Addresses and lengths come from the
+// guest; a wrong one is a panic (of Go's slices, or a fault), which ends the guest.
+type imports struct{ e *jsEngine }
+
+// EnvHostCall serves the host function.
+func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint32) uint32 {
+	e := i.e
+	arg := func(n uint32) value {
+		if n >= argc {
+			return e.h.undefined
+		}
+		return value(binary.LittleEndian.Uint32(m.Memory()[argv+4*n:]))
+	}
+	switch e.describe(arg(0)) {
+	case "write":
+		if !e.text(arg(1), e.g.host.write) {
+			return 0 // the conversion threw, or memory is out
+		}
+	case "ask":
+		return e.ask(arg(1))
+	case "clock":
+		ms := m.QjsGetFloat64(uint32(arg(1)))
+		if !(math.Abs(ms) < maxClock) {
+			return e.throw("clock: no time")
+		}
+		e.g.setClock(int64(ms))
+	case "now":
+		return m.QjsNewNumber(float64(e.g.now()))
+	case "eval":
+		return i.eval(arg(1), arg(2))
+	default:
+		return e.throw("no such host function")
+	}
+	return m.QjsDupValue(uint32(e.h.undefined))
+}
+
+// maxClock bounds a guest's clock, in milliseconds: what JavaScript's Date can hold (ECMA-262, section 21.4.1.1).
+const maxClock = 8.64e15
+
+// ask asks the host.
+func (e *jsEngine) ask(question value) uint32 {
+	var answer string
+	var ok bool
+	if !e.text(question, func(n int, text func() string) { answer, ok = e.g.host.ask(n, text) }) {
+		return 0 // the conversion threw, or memory is out
+	}
+	if !ok {
+		return e.m.QjsDupValue(uint32(e.h.undefined))
+	}
+	return uint32(e.newString(answer))
+}
+
+// eval runs a script under a file name of its own, for stack traces.
+func (i imports) eval(code, name value) uint32 {
+	e := i.e
+	file := e.put(e.describe(name))
+	v := uint32(0)
+	p := e.m.QjsGetStringLen(uint32(code), e.h.scratch)
+	if p != 0 {
+		n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
+		v = e.m.QjsEval(p, n, file, 0)
+		e.m.QjsFreeCstring(p)
+	}
+	e.m.WasmFree(file)
+	if v != 0 && e.m.QjsIsException(v) != 0 {
+		e.m.QjsFreeValue(v)
+		return 0 // the exception is still pending
+	}
+	return v
+}
+
+// throw makes an exception pending in the guest and gives the result that says so.
+func (e *jsEngine) throw(message string) uint32 {
+	x := e.m.QjsNewError()
+	if x == 0 {
+		panic(abort{errMemory})
+	}
+	n := e.put("message")
+	s := e.newString(message)
+	e.m.QjsSetPropString(x, n, uint32(s))
+	e.free(s)
+	e.m.WasmFree(n)
+	e.m.QjsThrow(x)
+	e.m.QjsFreeValue(x)
+	return 0
+}
+
+// EnvHostInterrupt is asked every few thousand steps of the guest whether it is to stop.
+func (i imports) EnvHostInterrupt(*qjs.Module) uint32 {
+	if i.e.g.host.interrupted() {
+		return 1
+	}
+	return 0
+}
+
+// EnvHostPromiseRejection hears of promises that are rejected while nothing handles them, and of those that are
+// handled after all. The handles are the host's to free.
+func (i imports) EnvHostPromiseRejection(m *qjs.Module, promise, reason, handled uint32) {
+	e := i.e
+	if handled == 0 && e.h.unhandled != 0 && len(e.rejected) < maxRejected {
+		e.rejected = append(e.rejected, rejection{value(promise), value(reason)})
+		return
+	}
+	if handled != 0 {
+		at := m.QjsGetValuePtr(promise)
+		for k, r := range e.rejected {
+			if m.QjsGetValuePtr(uint32(r.promise)) == at {
+				e.free(r.promise)
+				e.free(r.reason)
+				e.rejected = append(e.rejected[:k], e.rejected[k+1:]...)
+				break
+			}
+		}
+	}
+	m.QjsFreeValue(promise)
+	m.QjsFreeValue(reason)
+}
+
+// EnvHostGetTimezoneOffset says that the guest lives in UTC, wherever the host is.
+func (imports) EnvHostGetTimezoneOffset(*qjs.Module, uint32, uint32) uint32 { return 0 }
+
+// EnvHostModuleNormalize and EnvHostModuleLoad refuse: there are no modules but those that the host has
+// bundled into the program.
+func (imports) EnvHostModuleNormalize(*qjs.Module, uint32, uint32) uint32 { return 0 }
+
+// EnvHostModuleLoad refuses.
+func (imports) EnvHostModuleLoad(*qjs.Module, uint32, uint32) uint32 { return 0 }
+
+// WasiSnapshotPreview1ClockTimeGet is what Date reads, in nanoseconds but as coarse as the host makes it.
+func (i imports) WasiSnapshotPreview1ClockTimeGet(m *qjs.Module, clock uint32, precision uint64, result uint32) uint32 {
+	binary.LittleEndian.PutUint64(m.Memory()[result:], uint64(i.e.g.now()*int64(time.Millisecond)))
+	return wasiOK
+}
+
+// WasiSnapshotPreview1RandomGet fills guest memory with what is random while the image is made, and the same each
+// time. Afterwards there is none: programs get theirs from the prelude, which has a seed from the host.
+func (i imports) WasiSnapshotPreview1RandomGet(m *qjs.Module, at, n uint32) uint32 {
+	if i.e.g.random == nil {
+		return wasiNoSys
+	}
+	_, _ = i.e.g.random.Read(m.Memory()[at:][:n]) // never fails
+	return wasiOK
+}
+
+// The guest has no files.
+
+// WasiSnapshotPreview1FdClose refuses.
+func (imports) WasiSnapshotPreview1FdClose(*qjs.Module, uint32) uint32 { return wasiNoSys }
+
+// WasiSnapshotPreview1FdFdstatGet refuses.
+func (imports) WasiSnapshotPreview1FdFdstatGet(*qjs.Module, uint32, uint32) uint32 {
+	return wasiBadFile
+}
+
+// WasiSnapshotPreview1FdSeek refuses.
+func (imports) WasiSnapshotPreview1FdSeek(*qjs.Module, uint32, uint64, uint32, uint32) uint32 {
+	return wasiNoSys
+}
+
+// WasiSnapshotPreview1FdWrite refuses.
+func (imports) WasiSnapshotPreview1FdWrite(*qjs.Module, uint32, uint32, uint32, uint32) uint32 {
+	return wasiBadFile
+}

@@ -1,0 +1,105 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Probe runs a guest of the first language and stops an endless one, once; it says what it saw.
+func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) { return d.probe() }
+
+// tryOut runs a guest, stops an endless one the hard way, and says what this host can do.
+func (d *Driver) tryOut() (sandbox.Capabilities, error) {
+	first := d.kinds[0]
+	img, err := first.image()
+	if err != nil {
+		return sandbox.Capabilities{}, err
+	}
+	if err := d.tryGuest(first); err != nil {
+		return sandbox.Capabilities{}, fmt.Errorf("try the embedded engine: %w", err)
+	}
+	caps := sandbox.Capabilities{
+		Driver: "wasm",
+		Tier:   tool.WASM,
+		Engine: img.lang.title + " " + img.version + " (WebAssembly, translated to Go)",
+		Details: map[string]string{
+			"memory":  fmt.Sprintf("copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest", img.size>>10, img.file.kind),
+			"stop":    "the engine's interrupts, then revocation of the guest's memory (tried)",
+			"cpu":     cpuClockName,
+			"imports": "one stream of lines; no clock, randomness, files, network or modules but what those lines bring",
+		},
+		Missing: append([]string{
+			"a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them",
+		}, missing...),
+	}
+	for _, k := range d.kinds {
+		caps.Runtimes = append(caps.Runtimes, k.lang.name)
+	}
+	return caps, nil
+}
+
+// tryGuest evaluates something in a guest, then revokes the memory under a loop that no interrupt reaches.
+func (d *Driver) tryGuest(k *kind) error {
+	img, err := k.image()
+	if err != nil {
+		return err
+	}
+	r, err := d.newRegion(k, defaultMemory)
+	if err != nil {
+		return err
+	}
+	defer d.release(r)
+	host := &trialHost{begun: make(chan struct{})}
+	g := newGuest(r, img, host)
+	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	host.endless = true
+	go func() { done <- g.enter(func() error { return k.lang.trial(g.engine, true) }) }()
+	for {
+		select {
+		case <-host.begun:
+		case <-time.After(time.Millisecond): // an engine that doesn't poll, may not be inside yet
+		}
+		if err := g.revoke(); err != nil {
+			return fmt.Errorf("revoke a guest's memory: %w", err)
+		}
+		select {
+		case err := <-done:
+			if !errors.Is(err, errRevoked) {
+				return fmt.Errorf("revoke a guest's memory: it ended with %w", err)
+			}
+			return nil
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A deafHost is the outside of a guest that nobody stops by asking.
+type deafHost struct{}
+
+func (deafHost) interrupted() bool                     { return false }
+func (deafHost) write(int, func() string)              {}
+func (deafHost) ask(int, func() string) (string, bool) { return "", false }
+
+// A trialHost is one that says when an endless guest has begun.
+type trialHost struct {
+	deafHost
+	endless bool
+	begun   chan struct{}
+}
+
+// interrupted hears that the guest runs.
+func (t *trialHost) interrupted() bool {
+	if t.endless {
+		t.endless = false
+		close(t.begun)
+	}
+	return false
+}
