@@ -41,9 +41,10 @@ var mayImport = map[string][]string{
 		"tool", "upstream",
 	},
 
-	"executor":    {"tool", "sandbox", "program", "vfs"},
+	"session":     {"tool", "sandbox", "vfs"},
+	"executor":    {"tool", "sandbox", "program", "vfs", "session", "secret"},
 	"gateway":     {"tool", "policy", "approval", "audit", "catalog"},
-	"store":       {"tool", "approval", "audit", "identity", "secret", "executor"},
+	"store":       {"tool", "approval", "audit", "identity", "secret", "session"},
 	"mcpserver":   {"tool", "identity"},
 	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor"},
 	"demo":        {"tool", "api", "daemon"},

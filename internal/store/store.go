@@ -43,6 +43,7 @@ type Store struct {
 	write  *sql.DB // one connection, held by the writer
 	writer *writer
 	log    *slog.Logger
+	blobs  string // the folder of what is too large for the database
 	close  sync.Once
 }
 
@@ -56,7 +57,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := prepareFolder(c.Path); err != nil {
 		return nil, err
 	}
-	s := &Store{log: log}
+	s := &Store{log: log, blobs: filepath.Join(c.Path, blobFolder)}
 	defer func() {
 		if err != nil {
 			s.Close()

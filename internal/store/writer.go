@@ -27,12 +27,17 @@ type writer struct {
 	closed bool
 }
 
-// A write is one statement. durable: it is on the disk when its result comes.
+// A write is statements that are done all or none. durable: they are on the disk when the result comes.
 type write struct {
 	durable bool
-	query   string
-	args    []any
+	steps   []step
 	result  chan error
+}
+
+// A step is one statement.
+type step struct {
+	query string
+	args  []any
 }
 
 func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
@@ -48,10 +53,15 @@ func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 // do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or not: whoever gets
 // an error may be sure only that it may not be there.
 func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
+	return w.all(ctx, durable, []step{{query, args}})
+}
+
+// all is do for several statements, which are done all or none.
+func (w *writer) all(ctx context.Context, durable bool, steps []step) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	r := &write{durable, query, args, make(chan error, 1)}
+	r := &write{durable, steps, make(chan error, 1)}
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
@@ -151,15 +161,31 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 	return nil
 }
 
+// exec does a write inside the transaction: where a step of several fails, those before it are taken back.
 func (w *writer) exec(ctx context.Context, r *write) error {
-	stmt := w.stmts[r.query]
+	if len(r.steps) == 1 {
+		return w.step(ctx, r.steps[0])
+	}
+	if err := w.step(ctx, step{query: "SAVEPOINT one"}); err != nil {
+		return err
+	}
+	for _, s := range r.steps {
+		if err := w.step(ctx, s); err != nil {
+			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK TO one"}), w.step(ctx, step{query: "RELEASE one"}))
+		}
+	}
+	return w.step(ctx, step{query: "RELEASE one"})
+}
+
+func (w *writer) step(ctx context.Context, s step) error {
+	stmt := w.stmts[s.query]
 	if stmt == nil {
 		var err error
-		if stmt, err = w.conn.PrepareContext(ctx, r.query); err != nil {
+		if stmt, err = w.conn.PrepareContext(ctx, s.query); err != nil {
 			return err
 		}
-		w.stmts[r.query] = stmt
+		w.stmts[s.query] = stmt
 	}
-	_, err := stmt.ExecContext(ctx, r.args...)
+	_, err := stmt.ExecContext(ctx, s.args...)
 	return err
 }

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What is sealed for sessions, each for a purpose of its own.
+const (
+	statePurpose = "session-state"
+	blobPurpose  = "session-blob"
+	skillPurpose = "skill"
+)
+
+// Sessions keeps sessions and skills, sealed: a session.Store.
+type Sessions struct {
+	s   *Store
+	key *secret.Key
+	dir string // of the blobs that are files
+}
+
+// Sessions gives the sessions, which key seals. What an earlier process left halfway is swept.
+func (s *Store) Sessions(ctx context.Context, key *secret.Key) (*Sessions, error) {
+	k := &Sessions{s, key, s.blobs}
+	if err := k.sweep(ctx); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+const recordColumns = `id, owner, name, revision, created, used, programs, languages, engine, state_bytes, file_bytes, files, journal_bytes`
+
+func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
+	r := &session.Record{}
+	var created, used int64
+	var languages string
+	err := scan(append([]any{&r.ID, &r.Owner, &r.Name, &r.Revision, &created, &used, &r.Programs, &languages, &r.Engine,
+		&r.StateBytes, &r.FileBytes, &r.Files, &r.JournalBytes}, more...)...)
+	r.Created, r.Used = time.UnixMicro(created), time.UnixMicro(used)
+	if languages != "" {
+		r.Languages = strings.Split(languages, ",")
+	}
+	return r, err
+}
+
+// readError is failure, unless it was ctx that ended.
+func readError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return tool.AsError(ctx.Err())
+	}
+	return failure(err)
+}
+
+// Load gives a session.
+func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Record, error) {
+	var sealed []byte
+	row := k.s.read.QueryRowContext(ctx, `SELECT `+recordColumns+`, state FROM session WHERE owner = ? AND name = ?`, owner, name)
+	r, err := scanRecord(row.Scan, &sealed)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, readError(ctx, err)
+	}
+	r.State, err = k.key.Unseal(statePurpose, sealed, stateBind(r)...)
+	if err != nil {
+		return nil, tool.Errorf(tool.Conflict, "session %q can't be read with the key of this data folder, or was changed there: end it, or restore the folder from a backup: %w", name, err)
+	}
+	return r, nil
+}
+
+func stateBind(r *session.Record) [][]byte {
+	return [][]byte{[]byte(r.ID), []byte(r.Owner), []byte(r.Name), binary.BigEndian.AppendUint64(nil, uint64(r.Revision))}
+}
+
+// List gives the sessions of an owner.
+func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
+	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	defer rows.Close()
+	var out []session.Record
+	for rows.Next() {
+		r, err := scanRecord(rows.Scan)
+		if err != nil {
+			return nil, readError(ctx, err)
+		}
+		out = append(out, *r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError(ctx, err)
+	}
+	return out, nil
+}
+
+const (
+	insertSession = `INSERT INTO session (` + recordColumns + `, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateSession = `UPDATE session SET (id, owner, name, revision, created, used, programs, languages, engine,
+		state_bytes, file_bytes, files, journal_bytes, state) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
+	insertRef  = `INSERT OR IGNORE INTO session_ref (session, blob) VALUES (?, ?)`
+	appendRef  = `INSERT INTO session_ref (session, blob, seq) SELECT ?1, ?2, 1 + coalesce(max(seq), 0) FROM session_ref WHERE session = ?1`
+	copyRefs   = `INSERT INTO session_ref (session, blob, seq) SELECT ?, blob, seq FROM session_ref WHERE session = ? AND seq IS NOT NULL`
+	dropRef    = `DELETE FROM session_ref WHERE session = ? AND blob = ?`
+	dropBlob   = `DELETE FROM session_blob WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = ?1)`
+	endRefs    = `DELETE FROM session_ref WHERE session = ?`
+	endSession = `DELETE FROM session WHERE id = ?`
+)
+
+// Save makes a change. Small blobs are in the database, so that one commit holds them and the row. Large ones are files,
+// on the disk before that commit is, which waits for the disk for them.
+func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
+	var steps []step
+	var made []string
+	for _, b := range c.Add {
+		s, err := k.put(b)
+		if err != nil {
+			k.remove(made)
+			return err
+		}
+		steps, made = append(steps, s), append(made, b.ID)
+	}
+	drop := c.Drop
+	if r := c.Record; r != nil {
+		if c.Forget {
+			parts, err := k.Journal(ctx, r.ID)
+			if err != nil {
+				k.remove(made)
+				return err
+			}
+			drop = append(drop[:len(drop):len(drop)], parts...)
+		}
+		steps = append(steps, k.sessionSteps(c, drop)...)
+	}
+	for _, s := range c.Skills {
+		steps = append(steps, k.skillStep(c.Owner, s))
+	}
+	durable := k.anyFile(made) || k.anyFile(drop)
+	if err := k.s.writer.all(ctx, durable, steps); err != nil {
+		k.remove(made)
+		if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
+			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
+		}
+		return err
+	}
+	k.removeUnless(ctx, drop)
+	return nil
+}
+
+func (k *Sessions) sessionSteps(c *session.Change, drop []string) []step {
+	r := c.Record
+	query := updateSession
+	if r.Revision == 1 {
+		query = insertSession
+	}
+	steps := []step{{query, []any{r.ID, r.Owner, r.Name, r.Revision, r.Created.UnixMicro(), r.Used.UnixMicro(), r.Programs, strings.Join(r.Languages, ","), r.Engine,
+		r.StateBytes, r.FileBytes, r.Files, r.JournalBytes, k.key.Seal(statePurpose, r.State, stateBind(r)...)}}}
+	for _, id := range drop {
+		steps = append(steps, step{dropRef, []any{r.ID, id}})
+	}
+	for _, b := range c.Add {
+		if b.ID == c.Append {
+			steps = append(steps, step{appendRef, []any{r.ID, b.ID}})
+		} else {
+			steps = append(steps, step{insertRef, []any{r.ID, b.ID}})
+		}
+	}
+	for _, id := range c.Refer {
+		steps = append(steps, step{insertRef, []any{r.ID, id}})
+	}
+	if c.Journal != "" {
+		steps = append(steps, step{copyRefs, []any{r.ID, c.Journal}})
+	}
+	for _, id := range drop {
+		steps = append(steps, step{dropBlob, []any{id}})
+	}
+	return steps
+}
+
+// End deletes a session.
+func (k *Sessions) End(ctx context.Context, r *session.Record) error {
+	blobs, err := k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ?`, r.ID)
+	if err != nil {
+		return err
+	}
+	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}}
+	for _, id := range blobs {
+		steps = append(steps, step{dropBlob, []any{id}})
+	}
+	if err := k.s.writer.all(ctx, k.anyFile(blobs), steps); err != nil {
+		return err
+	}
+	k.removeUnless(ctx, blobs)
+	return nil
+}
+
+// Journal names the parts of a session's journal.
+func (k *Sessions) Journal(ctx context.Context, id string) ([]string, error) {
+	return k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ? AND seq IS NOT NULL ORDER BY seq`, id)
+}
+
+// strings gives the one column of a query.
+func (k *Sessions) strings(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := k.s.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, readError(ctx, err)
+		}
+		out = append(out, s)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError(ctx, err)
+	}
+	return out, nil
+}
