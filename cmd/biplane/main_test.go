@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"biplane": main,
 		"stub":    stub,
+		"guarded": guarded,
+		"browse":  browse,
+		"pasting": pasting,
 	})
 }
 
@@ -38,7 +41,8 @@ func TestMain(m *testing.M) {
 //	await URL                 wait until URL answers with 200
 //	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
 //
-// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does. $NODE, $EVERYTHING,
+// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does; guarded, one over HTTP that
+// wants people to sign in, and browse and pasting, which are such people. $NODE, $EVERYTHING,
 // $FILESYSTEM and $MEMORY are a Node.js and the reference servers; [peers] says whether they are there. $PORT is free.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{

@@ -136,7 +136,9 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				pasted = nil
 				continue
 			}
-			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err != nil && ctx.Err() == nil {
+			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
+				pasted = nil // done says how it went
+			} else if ctx.Err() == nil {
 				fmt.Fprintln(a.Err, "biplane: "+explain(err).Message) // if that was the end of the attempt, done says so
 			}
 		}

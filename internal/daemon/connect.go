@@ -93,10 +93,11 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if c.auth == nil {
 		return answer, nil
 	}
-	if in, err := c.auth.SignedIn(ctx); err == nil && in {
+	in, wants, err := c.auth.SignedIn(ctx)
+	if err == nil && in { // one that can't be read is replaced
 		answer.How = "through a browser: signed in"
 	}
-	if health.State != tool.NeedsSignIn && (len(c.auth.Wants()) == 0 || health.State == tool.Down) {
+	if health.State != tool.NeedsSignIn && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
 	s.drop(name)
@@ -150,7 +151,8 @@ func returned(ctx context.Context, c *source) error {
 		case tool.Ready, tool.Degraded:
 			return nil
 		case tool.NeedsSignIn:
-			if token, err := c.auth.Token(ctx, false); err == nil && token == "" || len(c.auth.Wants()) > 0 {
+			token, err := c.auth.Token(ctx, false)
+			if _, wants, werr := c.auth.SignedIn(ctx); err == nil && token == "" || werr == nil && len(wants) > 0 {
 				return tool.Errorf(tool.Unavailable, "signed in, and upstream %q still refuses: %s", c.up.Name(), health.Reason)
 			}
 		}

@@ -127,9 +127,9 @@ func (u *upstreams) add(s *source, name string, create func(changed func()) (ups
 
 // run runs all upstreams, at the same time, until ctx is done; it returns when all that they started is gone.
 func (u *upstreams) run(ctx context.Context) {
+	defer u.signIns.close()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer u.signIns.close()
 	for _, s := range u.sources {
 		wg.Go(func() {
 			if err := s.up.Run(ctx); err != nil && ctx.Err() == nil {

@@ -140,7 +140,7 @@ func (u *Upstream) signIn() string {
 	if u.header.Get("Authorization") != "" {
 		return "its Authorization header in the configuration is not good enough: change it"
 	}
-	return "run: biplane connect " + u.cfg.Name
+	return "run biplane connect " + u.cfg.Name
 }
 
 // ended is the error of a call whose ctx is done.

@@ -366,7 +366,7 @@ func TestSignIn(t *testing.T) {
 					t.Errorf("reason %q, want %q", s.Health.Reason, c.want)
 				}
 				if c.state == tool.NeedsSignIn { // calls don't wait for that
-					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run: biplane connect peer") {
+					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run biplane connect peer") {
 						t.Errorf("got %v", err)
 					}
 				}

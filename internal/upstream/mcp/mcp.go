@@ -311,7 +311,7 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 		case isFault(err, faultSession): // nothing is wrong: it forgot us
 		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
-			reason += "; " + u.signIn()
+			reason = u.signIn() + "; it " + reason
 		default:
 			u.attempts++
 			wait = retryDelay(u.attempts)

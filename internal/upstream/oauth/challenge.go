@@ -11,7 +11,6 @@ const (
 
 // A challenge is what a server said when it refused a request (RFC 6750 section 3, RFC 9728 section 5.1).
 type challenge struct {
-	status   int
 	metadata string   // resource_metadata
 	scopes   []string // scope
 	code     string   // error

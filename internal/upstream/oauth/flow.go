@@ -99,18 +99,14 @@ const offline = "offline_access"
 func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *serverMeta) []string {
 	var s []string
 	if h, err := c.load(ctx); err == nil && h.Issuer == m.Issuer { // one that can't be read is replaced
-		s = append(s, h.Scopes...)
+		s = slices.Concat(h.Scopes, h.Wants)
 	}
 	switch {
 	case len(c.cfg.Scopes) > 0:
-		s = append(s, c.cfg.Scopes...)
-		if ch.code == "insufficient_scope" {
-			s = append(s, ch.scopes...)
-		}
-		return cleanScopes(s)
+		return cleanScopes(append(s, c.cfg.Scopes...))
 	case len(ch.scopes) > 0:
 		s = append(s, ch.scopes...)
-	default:
+	case len(s) == 0:
 		s = append(s, rm.Scopes...)
 	}
 	if slices.Contains(m.Scopes, offline) {

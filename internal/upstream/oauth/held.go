@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -14,6 +15,7 @@ const (
 	claimPause  = 100 * time.Millisecond // between looks at whether another process has renewed it
 	renewPause  = time.Minute            // between renewals that a server's refusals cause
 	renewBounds = 2 * answerTime         // of one renewal
+	storeTime   = 5 * time.Second        // for the store, where nobody else bounds it
 )
 
 // A held sign-in is a grant as it is stored.
@@ -21,6 +23,7 @@ type held struct {
 	grant
 	Server  string    `json:"server"`           // the address that its tokens may be sent to
 	Claimed time.Time `json:"claimed,omitzero"` // until when one process alone renews it
+	Wants   []string  `json:"wants,omitempty"`  // scopes that the server missed since
 
 	revision string
 }
@@ -111,6 +114,29 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 			return token, err
 		}
 	}
+}
+
+// want stores that scopes are missing, unless somebody is renewing the sign-in: what they get must not be lost for it.
+func (c *Client) want(ctx context.Context, scopes []string) error {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	default:
+		return nil
+	}
+	h, err := c.load(ctx)
+	if err != nil || h.revision == "" || time.Now().Before(h.Claimed) {
+		return err
+	}
+	all := cleanScopes(slices.Concat(h.Wants, scopes))
+	if len(all) == len(h.Wants) {
+		return nil
+	}
+	h.Wants = all
+	if err := c.save(ctx, &h); err != nil && !conflict(err) {
+		return err
+	}
+	return nil
 }
 
 // leftover is a token that is about to expire and can't be refreshed, for as long as it is any good.

@@ -114,31 +114,30 @@ func (c *Client) Token(ctx context.Context, renew bool) (string, error) {
 	return c.renew(ctx, renew)
 }
 
-// Refused notes that the server answered a request that carried token (or none, "") with status, and what it said.
+// Refused notes that the server answered a request that carried token (or none, "") with status, and what it said. Scopes
+// that it misses are stored, since it may be another process that a person signs in with.
 func (c *Client) Refused(token string, status int, h http.Header) {
+	ch := parseChallenge(h.Values("WWW-Authenticate"))
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.challenge = parseChallenge(h.Values("WWW-Authenticate"))
-	c.challenge.status = status
 	if status == http.StatusUnauthorized && token != "" {
 		c.refused = token
 	}
-}
-
-// SignedIn says whether there is a sign-in, whether or not it is still good.
-func (c *Client) SignedIn(ctx context.Context) (bool, error) {
-	h, err := c.load(ctx)
-	return h.Access != "" || h.Refresh != "", err
-}
-
-// Wants gives the scopes that the server last asked for in vain (insufficient_scope); nil when there are none.
-func (c *Client) Wants() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.challenge.status != http.StatusForbidden {
-		return nil
+	c.challenge = ch
+	c.mu.Unlock()
+	if token == "" || ch.code != "insufficient_scope" || len(ch.scopes) == 0 {
+		return
 	}
-	return c.challenge.scopes
+	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	defer cancel()
+	if err := c.want(ctx, ch.scopes); err != nil {
+		c.log.Warn("missing scopes not stored", "err", err)
+	}
+}
+
+// SignedIn says whether there is a sign-in, and what the server asked for in vain since (insufficient_scope).
+func (c *Client) SignedIn(ctx context.Context) (in bool, wants []string, err error) {
+	h, err := c.load(ctx)
+	return h.Access != "" || h.Refresh != "", h.Wants, err
 }
 
 // Redact takes the credentials out of a text that a server had a hand in.
