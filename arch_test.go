@@ -28,10 +28,10 @@ var mayImport = map[string][]string{
 	"upstream": {"tool"},
 	"typegen":  {"tool"},
 	"vfs":      {"tool"},
-	"program":  {"tool", "catalog", "typegen"},
+	"program":  {"catalog", "program/check"},
 
-	"sandbox/wasm":        {"tool", "sandbox", "sandbox/wasm/qjs", "sandbox/wasm/guest"},
-	"sandbox/wasm/qjs":    {},
+	"program/check":       {"tool", "catalog"},
+	"sandbox/wasm":        {"tool", "sandbox", "sandbox/wasm/guest", "third_party/quickjs-wasi/qjs"},
 	"sandbox/wasm/guest":  {},
 	"sandbox/sandboxtest": {"tool", "sandbox"},
 	"upstream/mcp":        {"tool", "upstream"},
@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 var heavy = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk/": {"mcpserver", "upstream/mcp"},
 	"github.com/tetratelabs/wazero":           {"sandbox/wasm"},
-	module + "internal/sandbox/wasm/qjs":      {"sandbox/wasm"},
+	module + "third_party/quickjs-wasi/qjs":   {"sandbox/wasm"},
 	"modernc.org/sqlite":                      {"store", "demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},

@@ -28,7 +28,7 @@ import (
 // A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are *program.Error where the text
 // is wrong.
 type Preparer interface {
-	Prepare(source, language string) (*program.Program, error)
+	Prepare(program.Request) (*program.Program, error)
 }
 
 // Limits bound executions. A zero field means its default.

@@ -35,7 +35,7 @@ func (oneCall) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, err
 }
 
-func (oneCall) Prepare(string, string) (*program.Program, error) { return &program.Program{}, nil }
+func (oneCall) Prepare(program.Request) (*program.Program, error) { return &program.Program{}, nil }
 
 // A client that renews its patience at each progress never waits long for one, in execute and in resume; what the tool
 // says of its progress is told at once.

@@ -152,8 +152,8 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 // named makes box a name of every program, mentioned or not.
 type named struct{ *program.Preparer }
 
-func (n named) Prepare(source, language string) (*program.Program, error) {
-	p, err := n.Preparer.Prepare(source, language)
+func (n named) Prepare(q program.Request) (*program.Program, error) {
+	p, err := n.Preparer.Prepare(q)
 	if err == nil && p.Namespaces["box"] == nil {
 		q := *p
 		q.Namespaces = map[string][]string{"box": {"echo"}}

@@ -158,7 +158,7 @@ func (r *run) prepare(a arguments) (p *program.Program, err error) {
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	return r.x.cfg.Programs.Prepare(a.Code, a.Language)
+	return r.x.cfg.Programs.Prepare(program.Request{Source: a.Code, Language: a.Language})
 }
 
 // drive runs the program in box and gives why that ended without a Done or Fail of the guest, or nil.

@@ -73,7 +73,7 @@ func BenchmarkPrepare(b *testing.B) {
 			b.Run(name+"/lines="+size, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := p.Prepare(source, ""); err != nil {
+					if _, err := p.Prepare(program.Request{Source: source}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -56,7 +56,7 @@ func TestBombs(t *testing.T) {
 	p := program.New(program.Config{})
 	try := func(source string, b [3]string, n int) {
 		start := time.Now()
-		_, err := p.Prepare(source, "")
+		_, err := p.Prepare(program.Request{Source: source})
 		if d := time.Since(start); d > time.Second {
 			t.Logf("%q x %d, %d bytes: %v (%.60s)", b, n, len(source), d, fmt.Sprint(err))
 		}
@@ -102,7 +102,7 @@ func TestLarge(t *testing.T) {
 		"enum":          "enum A {" + strings.Repeat("x = 1,\n", 1) + "}\nA.x",
 		"promises":      "await Promise.all([\n" + strings.Repeat("  (async () => { const r = await search('x'); return r.length })(),\n", 800) + "])",
 	} {
-		if _, err := program.New(program.Config{}).Prepare(source, ""); err != nil {
+		if _, err := program.New(program.Config{}).Prepare(program.Request{Source: source}); err != nil {
 			t.Errorf("%s (%d bytes): %.300v", name, len(source), err)
 		}
 	}

@@ -47,7 +47,7 @@ func TestChecks(t *testing.T) {
 	p := program.New(program.Config{Catalog: tools(t, schemas.Files).View})
 	golden(t, "testdata/check/programs.txtar", func(t *testing.T, source string) []byte {
 		var b bytes.Buffer
-		prog, err := p.Prepare(source, "")
+		prog, err := p.Prepare(program.Request{Source: source})
 		var e *program.Error
 		switch {
 		case errors.As(err, &e):

@@ -67,7 +67,7 @@ func converse(t testing.TB, p *program.Program) (last sandbox.GuestMessage, said
 	defer over.Wait()
 	defer hostOut.Close()
 	over.Go(func() {
-		if _, err := s.Run(ctx, &sandbox.Cmd{Args: []string{"js"}, Guest: pipes{guestIn, guestOut}}); err != nil {
+		if _, err := s.Run(ctx, &sandbox.Cmd{Guest: pipes{guestIn, guestOut}}); err != nil {
 			t.Errorf("run: %v", err)
 		}
 		guestOut.Close()

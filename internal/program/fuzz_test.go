@@ -40,7 +40,7 @@ func FuzzPrepare(f *testing.F) {
 			return
 		}
 		lines := strings.Count(source, "\n") + strings.Count(source, "\r") + 1
-		prog, err := p.Prepare(source, "")
+		prog, err := p.Prepare(program.Request{Source: source})
 		var e *program.Error
 		switch {
 		case errors.As(err, &e):

@@ -51,7 +51,7 @@ func TestPositions(t *testing.T) {
 		if rapid.Bool().Draw(t, "crlf") {
 			source = strings.ReplaceAll(source, "\n", "\r\n")
 		}
-		prog, err := p.Prepare(source, "")
+		prog, err := p.Prepare(program.Request{Source: source})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func placeOf(s, name string) (line, col int) {
 
 // TestFrames draws frames of odd places.
 func TestFrames(t *testing.T) {
-	p, err := program.New(program.Config{}).Prepare("1\n\n\n2;"+strings.Repeat("x", 300)+"\n", "")
+	p, err := program.New(program.Config{}).Prepare(program.Request{Source: "1\n\n\n2;" + strings.Repeat("x", 300) + "\n"})
 	if err != nil {
 		t.Fatal(err)
 	}

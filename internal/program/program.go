@@ -11,6 +11,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
 // Config says what programs are prepared for. Its zero value prepares programs without tools.
@@ -21,18 +22,40 @@ type Config struct {
 // A Preparer prepares programs. It is safe for concurrent use.
 type Preparer struct {
 	cfg   Config
-	index atomic.Pointer[index]
+	index atomic.Pointer[check.Index]
 }
 
 // New makes a Preparer.
 func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 
+// A Request is a text to make runnable.
+type Request struct {
+	Source   string
+	Language string // "typescript", "javascript", "python" or one of their common names; "" means what the text says, else TypeScript (of which JavaScript is a part)
+	// Session says that what the program declares at its top is there for the programs that come after it in the same
+	// sandbox, and may be declared again by them.
+	Session  bool
+	Declared []string // what earlier programs of the session have declared, in any order: Program.Declared of each
+	// Skills are the modules that the program may import from ./skills, by their path below it: "report.ts",
+	// "billing/tax.ts".
+	Skills map[string]string
+	// Files gives the text of a module in ./workspace that the program imports, by its path below the root
+	// ("workspace/util.ts"); nil: there are none.
+	Files func(path string) (text string, ok bool)
+}
+
 // A Program is an agent's text, made runnable. It doesn't change, and is safe for concurrent use.
 type Program struct {
-	// Code is a script, to be run under the name FileName by an indirect eval. Its completion value is an async
-	// function without parameters; the value of the program is what its call gives, awaited. It calls
-	// __import(specifier, names) for each import.
+	// Runtime is what runs it: "js" or "python" (sandbox.Spec.Runtime).
+	Runtime string
+	// Code is what the guest is to run (sandbox.Run.Code). In "js" it is a script, to be run by an indirect eval: its
+	// completion value is an async function without parameters, and the value of the program is what its call gives,
+	// awaited. It calls __import(specifier, names) for each import.
 	Code string
+	// Name is the file name to run it under, so that Locate finds it in stack traces (sandbox.Run.Name), and Line how many
+	// lines of the agent's text stand before Code (sandbox.Run.Line).
+	Name string
+	Line int
 	// Source is the text as the agent sent it.
 	Source string
 	// Namespaces are the upstreams by their safe names, each with its members; of those that the program doesn't
@@ -40,28 +63,29 @@ type Program struct {
 	Namespaces map[string][]string
 	// Imports are the modules that the program imports, as it names them.
 	Imports []string
+	// Declared are the names that the program leaves to the later ones of its session, sorted.
+	Declared []string
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
 
 	steps *steps
 }
 
-// Prepare makes source runnable. language is "typescript", "javascript" or one of their common names; "" means
-// TypeScript, of which JavaScript is a part. The error is an *Error.
-func (p *Preparer) Prepare(source, language string) (*Program, error) {
-	loader, e := loaderOf(language)
-	if e == nil {
-		e = checkSize(source)
+// Prepare makes a text runnable. The error is an *Error.
+func (p *Preparer) Prepare(q Request) (*Program, error) {
+	if e := checkSize(q.Source); e != nil {
+		return nil, e
 	}
+	loader, e := loaderOf(q.Language)
 	if e != nil {
 		return nil, e
 	}
-	s, m, e := assemble(source, loader)
+	s, m, e := assemble(q.Source, loader)
 	if e != nil {
-		place(e, source)
+		place(e, q.Source)
 		return nil, e
 	}
-	prog := &Program{Code: s.final.s, Source: source, Imports: m.specifiers, steps: s}
+	prog := &Program{Runtime: "js", Code: s.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, steps: s}
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}
@@ -69,13 +93,30 @@ func (p *Preparer) Prepare(source, language string) (*Program, error) {
 	if x == nil {
 		return prog, nil
 	}
-	found, notes := x.check(s)
-	if e := problems(found, source); e != nil {
+	found, notes := s.check(x, q.Declared)
+	if e := problems(found, q.Source); e != nil {
 		return nil, e
 	}
 	prog.Notes = append(prog.Notes, notes...)
-	prog.Namespaces = namespaces(x.view, source)
+	prog.Namespaces = x.Namespaces(q.Source)
 	return prog, nil
+}
+
+// indexOf gives the index of the catalog as it is now, or nil where there is none.
+func (p *Preparer) indexOf() *check.Index {
+	if p.cfg.Catalog == nil {
+		return nil
+	}
+	v := p.cfg.Catalog()
+	if v == nil {
+		return nil
+	}
+	if x := p.index.Load(); x != nil && x.View() == v {
+		return x
+	}
+	x := check.New(v)
+	p.index.Store(x)
+	return x
 }
 
 // problems makes one error of several problems in the agent's text; nil where there is none.

@@ -31,7 +31,7 @@ func TestLanguages(t *testing.T) {
 		{"", strings.Repeat("(", 100_000), "the program nests too deep here"},
 		{"", strings.Repeat("`${", 50_000), "the program nests too deep here"},
 	} {
-		_, err := p.Prepare(c.source, c.language)
+		_, err := p.Prepare(program.Request{Source: c.source, Language: c.language})
 		var e *program.Error
 		switch {
 		case c.err == "" && err != nil, c.err != "" && !errors.As(err, &e), e != nil && !strings.HasPrefix(e.Message, c.err):
@@ -43,7 +43,7 @@ func TestLanguages(t *testing.T) {
 // TestGlobals runs a program that lists the globals of the engine: none of them may be taken for an unknown upstream.
 func TestGlobals(t *testing.T) {
 	alone := program.New(program.Config{})
-	p, err := alone.Prepare(`Object.getOwnPropertyNames(globalThis).join()`, "")
+	p, err := alone.Prepare(program.Request{Source: `Object.getOwnPropertyNames(globalThis).join()`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestGlobals(t *testing.T) {
 		if n == "github" || n == "files" { // what converse adds
 			continue
 		}
-		if _, err := empty.Prepare(n+".something(); "+n+"()", ""); err != nil {
+		if _, err := empty.Prepare(program.Request{Source: n + ".something(); " + n + "()"}); err != nil {
 			t.Errorf("%s: %v", n, err)
 		}
 	}
-	if _, err := empty.Prepare("github.something()", ""); err == nil {
+	if _, err := empty.Prepare(program.Request{Source: "github.something()"}); err == nil {
 		t.Error("an upstream where there is none is no error")
 	}
 }
@@ -81,7 +81,7 @@ func TestConcurrent(t *testing.T) {
 	for i := range 4 {
 		over.Go(func() {
 			for k := range 25 {
-				prog, err := p.Prepare(fmt.Sprintf("const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k), "")
+				prog, err := p.Prepare(program.Request{Source: fmt.Sprintf("const r%d = await github.list_issues({ repo: 'a' }); r%d.items.length", k, k)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -107,7 +107,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	c.Set(catalog.Source{Name: "big", Tools: many, Health: tool.Health{State: tool.Ready}})
 	c.Set(catalog.Source{Name: "small", Tools: []*tool.Tool{{Upstream: "small", Name: "one", InputSchema: []byte(`{"type":"object"}`)}}})
-	prog, err := program.New(program.Config{Catalog: c.View}).Prepare("await big.tool_7(); await small.one()", "")
+	prog, err := program.New(program.Config{Catalog: c.View}).Prepare(program.Request{Source: "await big.tool_7(); await small.one()"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestShapes(t *testing.T) {
 func outcome(t *testing.T, source string) []byte {
 	var b bytes.Buffer
 	source = strings.NewReplacer("<BOM>", "\ufeff", "<CR>", "\r").Replace(source)
-	p, err := program.New(program.Config{}).Prepare(source, "")
+	p, err := program.New(program.Config{}).Prepare(program.Request{Source: source})
 	if err != nil {
 		fmt.Fprintf(&b, "error: %s\n", err)
 		return b.Bytes()

@@ -1,4 +1,4 @@
-package program
+package check
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An index is what checks need of one View. It is made once for each View.
-type index struct {
+// An Index is what checks need of one View. It is safe for concurrent use.
+type Index struct {
 	view   *catalog.View
 	spaces map[string]*space // by namespace
 	byName map[string]*space // by the upstream's exact name
@@ -27,29 +27,21 @@ type space struct{ info catalog.UpstreamInfo }
 // current says whether the list of tools is that of now, so that a tool which isn't there does not exist.
 func (s *space) current() bool { return s.info.Health.State == tool.Ready && !s.info.Health.Stale }
 
-// indexOf gives the index of the catalog as it is now, or nil where there is none.
-func (p *Preparer) indexOf() *index {
-	if p.cfg.Catalog == nil {
-		return nil
-	}
-	v := p.cfg.Catalog()
-	if v == nil {
-		return nil
-	}
-	if x := p.index.Load(); x != nil && x.view == v {
-		return x
-	}
-	x := &index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[*catalog.Entry]any{}}
+// New makes the index of a View.
+func New(v *catalog.View) *Index {
+	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[*catalog.Entry]any{}}
 	for _, u := range v.Upstreams() {
 		s := &space{info: u}
 		x.spaces[u.Namespace], x.byName[u.Name] = s, s
 	}
-	p.index.Store(x)
 	return x
 }
 
+// View is the View that the index is of.
+func (x *Index) View() *catalog.View { return x.view }
+
 // space gives the upstream of a safe or exact name, or nil.
-func (x *index) space(name string) *space {
+func (x *Index) space(name string) *space {
 	if s := x.spaces[name]; s != nil {
 		return s
 	}
@@ -57,7 +49,7 @@ func (x *index) space(name string) *space {
 }
 
 // upstreamOf gives the upstream that a path of callTool begins with, by its safe or exact name, or nil.
-func (x *index) upstreamOf(path string) *space {
+func (x *Index) upstreamOf(path string) *space {
 	path = strings.TrimPrefix(path, "tools.")
 	for i := range len(path) {
 		if path[i] == '.' {
@@ -70,7 +62,7 @@ func (x *index) upstreamOf(path string) *space {
 }
 
 // schema gives the decoded input schema of a tool, or nil.
-func (x *index) schema(e *catalog.Entry) any {
+func (x *Index) schema(e *catalog.Entry) any {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s, ok := x.schemas[e]; ok {
@@ -85,7 +77,7 @@ func (x *index) schema(e *catalog.Entry) any {
 }
 
 // names lists the namespaces for a message.
-func (x *index) names() string {
+func (x *Index) names() string {
 	list := slices.Sorted(maps.Keys(x.spaces))
 	if len(list) > 20 {
 		return strings.Join(list[:20], ", ") + ", …"

@@ -1,4 +1,6 @@
-package program
+// Package check finds what is surely wrong with a program before it runs, by the catalog: calls of tools that don't exist,
+// arguments that don't fit, promises used as values. It is sure or it is silent.
+package check
 
 import (
 	"errors"
@@ -8,7 +10,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/evanw/esbuild/pkg/api"
 	"github.com/grafana/sobek/ast"
 	"github.com/grafana/sobek/parser"
 
@@ -26,15 +27,15 @@ const (
 // that can't be right, or uses what a call gives without awaiting it. It is sure or it is silent: a name that the
 // program declares, or assigns, is the program's own; what a catch is there for is left to it.
 type checker struct {
-	index    *index
+	index    *Index
 	at       func(off int) (int, bool) // from the parsed code to the agent's text
 	assigned map[string]bool           // names that are assigned to anywhere
 	spaces   map[string]*spaceUse      // uses of unknown namespaces
 	calls    map[string][]int          // calls of undeclared functions, by name
 	tolerant bool                      // inside a try with a catch, or the like
-	dynamic  bool                      // the program holds a with statement or an eval
+	dynamic  bool                      // the program holds a with statement
 	unknown  int                       // names looked up that are not in the catalog
-	found    []problem                 // at is a place in the agent's text
+	found    []Problem
 	notes    []string
 }
 
@@ -49,78 +50,58 @@ type spaceCall struct {
 	member string
 }
 
-// check finds the problems of a program, and notes.
-func (x *index) check(s *steps) ([]problem, []string) {
-	if len(s.final.s) > maxChecked {
-		return nil, nil
+// A Code is a program to check.
+type Code struct {
+	Text     string                    // JavaScript
+	At       func(off int) (int, bool) // the place in the agent's text that an offset of Text stands for
+	Assigned map[string]bool           // names that are assigned to anywhere but where they are declared
+	Declared []string                  // names that earlier programs of the session have declared
+}
+
+// A Problem is what is surely wrong with a program.
+type Problem struct {
+	At      int    // a place in the agent's text
+	Message string // for the agent: what is wrong, and what to do
+}
+
+// Check finds the problems of a program, at most five, and notes for the agent. It is not ok where the parser doesn't know
+// all of the program's syntax.
+func (x *Index) Check(code Code) (found []Problem, notes []string, ok bool) {
+	if len(code.Text) > maxChecked {
+		return nil, nil, true
 	}
-	tree, at := parse(s)
+	tree := parse(code.Text)
 	if tree == nil {
-		return nil, nil
+		return nil, nil, false
 	}
-	c := &checker{index: x, at: at, assigned: map[string]bool{}, spaces: map[string]*spaceUse{}, calls: map[string][]int{}}
-	c.assignments(s.final.s)
-	c.statements(tree.Body, nil)
+	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, calls: map[string][]int{}}
+	outside := newScope(nil)
+	for _, name := range code.Declared {
+		outside.add(name)
+	}
+	c.statements(tree.Body, outside)
 	if c.dynamic {
-		return nil, nil
+		return nil, nil, true
 	}
 	c.unknownSpaces()
 	c.unknownFunctions()
-	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].at < c.found[j].at })
-	c.found = slices.CompactFunc(c.found, func(a, b problem) bool { return a.at == b.at })
-	return c.found[:min(len(c.found), maxProblems)], c.notes
+	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
+	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
+	return c.found[:min(len(c.found), maxProblems)], c.notes, true
 }
 
-// parse parses the final code. Where the parser doesn't know all of its syntax, a copy that is compiled down is
-// parsed. It gives nil for what can't be parsed: such a program is not checked.
-func parse(s *steps) (tree *ast.Program, at func(off int) (int, bool)) {
+// parse gives nil for what can't be parsed.
+func parse(code string) (tree *ast.Program) {
 	defer func() {
 		if recover() != nil { // a defect of the parser costs the checks, not the program
 			tree = nil
 		}
 	}()
-	tree, err := parser.ParseFile(nil, FileName, s.final.s, 0, parser.WithDisableSourceMaps)
-	if err == nil {
-		return tree, s.sourceOf
+	tree, err := parser.ParseFile(nil, "program.js", code, 0, parser.WithDisableSourceMaps)
+	if err != nil {
+		return nil
 	}
-	r := api.Transform(s.final.s, api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
-		Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
-		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude, LegalComments: api.LegalCommentsNone})
-	if len(r.Errors) > 0 {
-		return nil, nil
-	}
-	lower := &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source, final: &text{s: string(r.Code)}}
-	if tree, err = parser.ParseFile(nil, FileName, lower.output, 0, parser.WithDisableSourceMaps); err != nil {
-		return nil, nil
-	}
-	return tree, func(off int) (int, bool) {
-		off, ok := lower.inputOf(off)
-		if !ok {
-			return 0, false
-		}
-		return s.sourceOf(off)
-	}
-}
-
-// assignments notes the names that are assigned to anywhere, and whether there is an eval that could assign any.
-func (c *checker) assignments(code string) {
-	t := scan(code)
-	for i := range t.list {
-		if t.list[i].kind != word || t.is(i-1, ".") {
-			continue
-		}
-		next := t.text(i + 1)
-		switch {
-		case next == "=" || next == "++" || next == "--", strings.HasSuffix(next, "=") && len(next) > 1 && next != "==" && next != "===" && next != "!=" && next != "!==":
-			if !(t.is(i-1, "const") || t.is(i-1, "let") || t.is(i-1, "var")) {
-				c.assigned[t.text(i)] = true
-			}
-		case t.is(i-1, "++") || t.is(i-1, "--"), t.is(i+1, "of"), t.is(i+1, "in"):
-			c.assigned[t.text(i)] = true
-		case t.is(i, "eval") && next == "(", t.is(i, "Function") && next == "(":
-			c.dynamic = true
-		}
-	}
+	return tree
 }
 
 // report notes a problem at a node, if that stands for a place in the agent's text.
@@ -130,7 +111,7 @@ func (c *checker) report(n ast.Node, format string, a ...any) {
 
 func (c *checker) reportAt(off int, format string, a ...any) {
 	if at, ok := c.at(off); ok {
-		c.found = append(c.found, problem{at: at, kind: "check", message: fmt.Sprintf(format, a...)})
+		c.found = append(c.found, Problem{At: at, Message: fmt.Sprintf(format, a...)})
 	}
 }
 

@@ -1,4 +1,4 @@
-package program
+package check
 
 import (
 	"encoding/json"
@@ -200,13 +200,20 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 // A fit holds what is wrong with a value by a JSON Schema, as far as that is sure without knowing all of the value.
 type fit struct {
 	root  any
-	found []problem // at is in the parsed code; kind is "type" for a value of the wrong type
+	found []misfit
 	notes []string
 	steps *int // schemas looked at: a hostile one may refer to itself without end
 }
 
+// A misfit is what is wrong with a value.
+type misfit struct {
+	at      int // in the parsed code
+	message string
+	typed   bool // its type is the wrong one
+}
+
 func (f *fit) say(at int, format string, a ...any) {
-	f.found = append(f.found, problem{at: at, message: fmt.Sprintf(format, a...)})
+	f.found = append(f.found, misfit{at: at, message: fmt.Sprintf(format, a...)})
 }
 
 const (
@@ -258,7 +265,7 @@ func (f *fit) choice(v *value, forms []any, where string, depth int) {
 		if len(g.found) == 0 {
 			return
 		}
-		if first := g.found[0]; first.at != v.at || first.kind != "type" {
+		if first := g.found[0]; first.at != v.at || !first.typed {
 			right++
 			best = g
 		}
@@ -294,7 +301,7 @@ func (f *fit) typed(v *value, s map[string]any, where string) bool {
 		}
 	}
 	f.say(v.at, "%s must be %s, got %s", named(where), orList(types), v.describe())
-	f.found[len(f.found)-1].kind = "type"
+	f.found[len(f.found)-1].typed = true
 	return false
 }
 
@@ -320,7 +327,7 @@ func (f *fit) listed(v *value, s map[string]any, where string) {
 	}
 	hint := ""
 	if n, ok := v.scalar.(string); ok && len(names) > 1 {
-		if near := nearest(n, names); near != "" {
+		if near := Nearest(n, names); near != "" {
 			hint = "; did you mean " + strconv.Quote(near) + "?"
 		}
 	}
@@ -357,7 +364,7 @@ func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 	}
 	for _, name := range missing {
 		hint := ""
-		if near := nearest(name, strangers); near != "" {
+		if near := Nearest(name, strangers); near != "" {
 			hint = "; you gave " + near
 		}
 		f.say(v.at, "missing argument %s%s%s", join(where, name), typeNote(f, props[name]), hint)
@@ -383,7 +390,7 @@ func (f *fit) strangers(v *value, s map[string]any, strangers, missing []string,
 	closed := s["additionalProperties"] == false
 	_, extends := s["additionalProperties"]
 	for _, k := range strangers {
-		near := nearest(k, free)
+		near := Nearest(k, free)
 		switch {
 		case closed:
 			hint := ""
@@ -502,7 +509,8 @@ func (v *value) describe() string {
 	if v.exact && v.text != "" && v.kind != "null" {
 		t := v.text
 		if len(t) > 60 {
-			t = t[:runeOffset(t, 40)] + "…"
+			r := []rune(t)
+			t = string(r[:min(len(r), 40)]) + "…"
 		}
 		return "the " + v.kind + " " + t
 	}
@@ -512,8 +520,8 @@ func (v *value) describe() string {
 	return article(v.kind)
 }
 
-// nearest gives the name that is spelled almost like s, or "".
-func nearest(s string, names []string) string {
+// Nearest gives the name that is spelled almost like s, or "".
+func Nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
 		if d := catalog.Distance(fold(s), fold(n), least); d <= least && (best == "" || d < catalog.Distance(fold(s), fold(best), least)) {

@@ -1,10 +1,8 @@
-package program
+package check
 
 import (
 	"strings"
 	"unicode"
-
-	"github.com/biplane-dev/biplane/internal/catalog"
 )
 
 const (
@@ -14,10 +12,11 @@ const (
 	fewMembers = 300
 )
 
-// namespaces gives what the program finds as globals: every upstream of v, with its members where the catalog is
+// Namespaces gives what the program finds as globals: every upstream of the view, with its members where the catalog is
 // small or the source mentions the upstream, and of a large upstream those members that the source mentions too. A
 // member that isn't listed can be called all the same.
-func namespaces(v *catalog.View, source string) map[string][]string {
+func (x *Index) Namespaces(source string) map[string][]string {
+	v := x.view
 	entries := v.Entries()
 	all := make(map[string][]string)
 	size := make(map[string]int)

@@ -1,4 +1,4 @@
-package program
+package check
 
 import (
 	"github.com/grafana/sobek/ast"
