@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	_ "embed"
 	"fmt"
 	"go/format"
@@ -40,7 +41,7 @@ func Translate(b []byte, opt Options) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &emitter{m: m, pkg: opt.Package, files: map[string][]byte{}}
+	e := &emitter{m: m, pkg: opt.Package, sum: fmt.Sprintf("%x", sha256.Sum256(b)), files: map[string][]byte{}}
 	e.module()
 	e.source("runtime.go", "import (\n\"math\"\n\"runtime\"\n\"strings\"\n\"unsafe\"\n)\n"+runtimeSource)
 	e.functions(fs)
@@ -102,6 +103,7 @@ func functions(m *module) ([]*function, error) {
 type emitter struct {
 	m     *module
 	pkg   string
+	sum   string
 	files map[string][]byte
 	err   error
 }
@@ -145,6 +147,7 @@ func (e *emitter) module() {
 	var b strings.Builder
 	m := e.m
 	b.WriteString("import (\n_ \"embed\"\n\"math\"\n\"unsafe\"\n)\n\nvar _ = math.Abs\n\n")
+	fmt.Fprintf(&b, "// Sum is the SHA-256 sum of the module, in hexadecimal digits.\nconst Sum = %q\n\n", e.sum)
 	fmt.Fprintf(&b, "// MemoryPages is how many pages of 64 KiB the memory begins with.\nconst MemoryPages = %d\n\n", m.memMin)
 	fmt.Fprintf(&b, "const maxPages = %d\n\n", m.memMax)
 	if m.sp >= 0 {

@@ -1,6 +1,6 @@
 // Command w2x translates a WebAssembly module to Go source.
 //
-//	w2x -pkg qjs -keep '_initialize,qjs_*' -o DIR module.wasm
+//	w2x -pkg qjs -keep '_initialize,qjs_*' -sha256 SUM -o DIR module.wasm
 //
 // What it makes is one package: a type Module whose methods are the module's exported functions, an interface Imports
 // of what it imports, and its data segments in a file beside it. Structured control becomes labels and gotos, the
@@ -15,42 +15,81 @@
 package main
 
 import (
+	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
 func main() {
-	pkg := flag.String("pkg", "guest", "`name` of the package")
-	out := flag.String("o", ".", "`directory` to write to")
-	keep := flag.String("keep", "*", "comma-separated `patterns` of the exports to keep; what no kept export reaches is left out")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		flag.Usage()
+	j, err := parseJob(os.Args[1:], os.Stderr)
+	if err != nil {
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), *out, Options{Package: *pkg, Keep: strings.Split(*keep, ",")}); err != nil {
+	if err := j.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "w2x:", err)
 		os.Exit(1)
 	}
 }
 
-// run translates the module in file and writes the package to dir, in which it replaces earlier output.
-func run(file, dir string, opt Options) error {
-	b, err := os.ReadFile(file)
+// A job is what a command line asks for.
+type job struct {
+	opt Options
+	sum string // SHA-256 that the module must have, in hexadecimal digits; empty means any
+	in  string // file of the module
+	out string // directory of the package
+}
+
+// parseJob reads a command line; it says on w what is wrong with it.
+func parseJob(args []string, w io.Writer) (*job, error) {
+	j := &job{}
+	f := flag.NewFlagSet("w2x", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.StringVar(&j.opt.Package, "pkg", "guest", "`name` of the package")
+	f.StringVar(&j.out, "o", ".", "`directory` to write to")
+	f.StringVar(&j.sum, "sha256", "", "`sum` that the module must have, in hexadecimal digits")
+	keep := f.String("keep", "*", "comma-separated `patterns` of the exports to keep; what no kept export reaches is left out")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() != 1 {
+		f.Usage()
+		return nil, errors.New("one module, please")
+	}
+	j.in, j.opt.Keep = f.Arg(0), strings.Split(*keep, ",")
+	return j, nil
+}
+
+// translate gives the files of the package. File names of the job are below dir.
+func (j *job) translate(dir string) (map[string][]byte, error) {
+	b, err := os.ReadFile(filepath.Join(dir, j.in))
+	if err != nil {
+		return nil, err
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(b)); j.sum != "" && sum != j.sum {
+		return nil, fmt.Errorf("%s has the SHA-256 sum %s, not %s", j.in, sum, j.sum)
+	}
+	files, err := Translate(b, j.opt)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.in, err)
+	}
+	return files, nil
+}
+
+// run translates the module and writes the package, in which it replaces earlier output.
+func (j *job) run() error {
+	files, err := j.translate("")
 	if err != nil {
 		return err
 	}
-	files, err := Translate(b, opt)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(j.out, 0o755); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "fn*.go"))
+	old, err := filepath.Glob(filepath.Join(j.out, "fn*.go"))
 	if err != nil {
 		return err
 	}
@@ -60,7 +99,7 @@ func run(file, dir string, opt Options) error {
 		}
 	}
 	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(j.out, name), b, 0o644); err != nil {
 			return err
 		}
 	}

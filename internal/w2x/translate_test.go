@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -137,39 +134,6 @@ func TestInvalid(t *testing.T) {
 		var e *Error
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
-	}
-}
-
-// TestEngine checks that the committed translation of the JavaScript engine is what Translate makes today.
-func TestEngine(t *testing.T) {
-	b, err := os.ReadFile("../../third_party/quickjs-wasi/quickjs.wasm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gen, err := os.ReadFile("../sandbox/wasm/generate.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, keep, ok := strings.Cut(string(gen), "-keep ")
-	if keep, _, _ = strings.Cut(keep, " "); !ok {
-		t.Fatal("generate.go doesn't say what to keep")
-	}
-	files, err := Translate(b, Options{Package: "qjs", Keep: strings.Split(keep, ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const dir = "../sandbox/wasm/qjs"
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != len(files) {
-		t.Errorf("%d files, want %d", len(all), len(files))
-	}
-	for name, want := range files {
-		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what w2x makes today: go generate ./internal/sandbox/wasm (%v)", name, err)
 		}
 	}
 }

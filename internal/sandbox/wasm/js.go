@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
-	"github.com/biplane-dev/biplane/internal/sandbox/wasm/qjs"
+	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
 // javaScript is the language whose engine is QuickJS-NG.

@@ -3,7 +3,7 @@ package wasm
 import (
 	"fmt"
 
-	"github.com/biplane-dev/biplane/internal/sandbox/wasm/qjs"
+	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
 // freeHeap is how much free heap the image holds, in bytes, so that usual programs never grow their memory.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/sandbox/wasm/qjs"
+	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
 // hostFunction is the name of the global function through which the prelude reaches the host.

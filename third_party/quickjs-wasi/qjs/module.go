@@ -11,6 +11,9 @@ import (
 
 var _ = math.Abs
 
+// Sum is the SHA-256 sum of the module, in hexadecimal digits.
+const Sum = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
+
 // MemoryPages is how many pages of 64 KiB the memory begins with.
 const MemoryPages = 18
 
