@@ -9,69 +9,76 @@ import (
 	"time"
 )
 
-// thirtyLines is a program as agents write them, less the calls.
-const thirtyLines = `const customers = Array.from({ length: 200 }, (_, i) => ({
-  id: i,
-  name: "customer " + i,
-  region: ["north", "south", "east", "west"][i % 4],
-  orders: Array.from({ length: i % 7 }, (_, k) => ({ total: (i * 31 + k * 17) % 500, paid: (i + k) % 3 !== 0 })),
-}));
-interface Sum { count: number; due: number; names: string[] }
-const open = customers
-  .map((c) => ({ ...c, due: c.orders.filter((o) => !o.paid).reduce((s, o) => s + o.total, 0) }))
-  .filter((c) => c.due > 300);
-const regions = new Map<string, Sum>();
-for (const c of open) {
-  const r = regions.get(c.region) ?? { count: 0, due: 0, names: [] };
-  r.count++;
-  r.due += c.due;
-  if (/\d*[02468]$/.test(c.name)) {
-    r.names.push(c.name.toUpperCase());
-  }
-  regions.set(c.region, r);
+// arguments are those of execute.
+type arguments struct {
+	Code     string `json:"code"`
+	Language string `json:"language,omitempty"`
+	Session  string `json:"session,omitempty"`
 }
-function line(region: string, { count, due, names }: Sum): string {
-  return region + ": " + count + " owe " + due.toFixed(2) + " (" + names.slice(0, 3).join(", ") + ")";
-}
-const lines = [...regions].map(([region, r]) => line(region, r)).sort();
-return {
-  report: lines.join("; "),
-  total: open.reduce((s, c) => s + c.due, 0),
-  largest: Math.max(...open.map((c) => c.due)),
-  regions: regions.size,
-};`
 
 // program executes code, and checks that the answer begins with want.
-func (r *runner) program(ctx context.Context, code, want string) error {
-	text, err := r.agent.Call(ctx, "execute", map[string]string{"code": code})
+func (r *runner) program(ctx context.Context, a arguments, want string) error {
+	text, err := r.agent.Call(ctx, "execute", a)
+	return expect(text, err, want)
+}
+
+func expect(text string, err error, want string) error {
 	if err == nil && !strings.HasPrefix(text, want) {
 		err = fmt.Errorf("execute answered %.100q, not %q", text, want)
 	}
 	return err
 }
 
-// execute measures programs that call nothing.
+// execute measures programs that call nothing, as an agent sees them.
 func (r *runner) execute(ctx context.Context) ([]Figure, error) {
-	var out []Figure
-	for _, p := range []struct{ name, code, want string }{
-		{"1+1", "1+1", "2"},
-		{"a program of 30 lines", thirtyLines, `{"report":"`},
+	out := r.idle(ctx)
+	simple := arguments{Code: "1+1"}
+	for _, p := range []struct {
+		name string
+		arguments
+		first, want string // the first program, of a session; what an answer begins with
+	}{
+		{"execute_stdio", simple, "", "2"},
+		{"execute_30_lines", arguments{Code: thirtyLines}, "", `{"report":"`},
+		{"execute_py", arguments{Code: "1+1", Language: "python"}, "", "2"},
+		{"session_reuse", arguments{Code: "x+1", Session: "bench"}, "const x = 1", "2"},
+		{"session_reuse_py", arguments{Code: "x+1", Session: "bench-py", Language: "python"}, "x = 1", "2"},
 	} {
-		do := func() error { return r.program(ctx, p.code, p.want) }
-		if _, err := repeat(ctx, r.rounds(100), do); err != nil { // warm
-			return nil, err
+		do := func() error { return r.program(ctx, p.arguments, p.want) }
+		if p.first != "" {
+			begin := p.arguments
+			begin.Code = p.first
+			if err := r.program(ctx, begin, ""); err != nil {
+				out = append(out, missing(err.Error(), p.name)...)
+				continue
+			}
+		}
+		if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm
+			if ctx.Err() != nil || p.Language == "" {
+				return nil, err
+			}
+			out = append(out, missing(err.Error(), p.name)...)
+			continue
 		}
 		took, err := repeat(ctx, r.rounds(300), do)
 		if err != nil {
 			return nil, err
 		}
-		f := times(p.name, took)
-		if f.PerSecond, err = rate(ctx, busy(), r.span(1500*time.Millisecond), do); err != nil {
-			return nil, err
-		}
-		out = append(out, f)
+		out = append(out, timed(p.name, took))
 	}
-	return out, nil
+	often, err := rated(ctx, "execute_per_second", busy(), r.span(2500*time.Millisecond), func() error { return r.program(ctx, simple, "2") })
+	if err != nil {
+		return nil, err
+	}
+	web, err := r.overHTTP(ctx, simple, "2")
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := r.waiting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, often, web, waiting), r.gateways(ctx)
 }
 
 // calls measures one call: made directly by an agent, and from inside a program. Both go through the same door and the same
@@ -79,34 +86,32 @@ func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 func (r *runner) calls(ctx context.Context) ([]Figure, error) {
 	const each = 100
 	var out []Figure
-	for _, t := range []struct{ tool, what string }{
-		{"read", "a tool that only reads"},
-		{"write", "a tool that may write: its record is on the disk before the call leaves"},
-	} {
+	for _, t := range []string{"read", "write"} {
 		direct, err := repeat(ctx, r.rounds(500), func() error {
-			_, err := r.agent.Call(ctx, "bench."+t.tool, map[string]string{"text": "x"})
+			_, err := r.agent.Call(ctx, "bench."+t, map[string]string{"text": "x"})
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		nothing, err := repeat(ctx, r.rounds(50), func() error { return r.program(ctx, "let n = 0; return n", "0") })
+		nothing, err := repeat(ctx, r.rounds(50), func() error { return r.program(ctx, arguments{Code: "let n = 0; return n"}, "0") })
 		if err != nil {
 			return nil, err
 		}
-		code := fmt.Sprintf(`let n = 0; while (n < %d) { await bench.%s({ text: "x" }); n++ } return n`, each, t.tool)
-		inside, err := repeat(ctx, r.rounds(15), func() error { return r.program(ctx, code, fmt.Sprint(each)) })
+		base := timed("call_inside_"+t, nothing).Median
+		code := arguments{Code: fmt.Sprintf(`let n = 0; while (n < %d) { await bench.%s({ text: "x" }); n++ } return n`, each, t)}
+		took, err := repeat(ctx, r.rounds(100), func() error { return r.program(ctx, code, fmt.Sprint(each)) })
 		if err != nil {
 			return nil, err
 		}
-		base := times("", nothing).P50
-		in := times("from inside a program: "+t.what, inside)
-		in.P50, in.P99, in.unlike = max(0, in.P50-base)/each, 0, true
-		dir := times("directly, over MCP: "+t.what, direct)
-		in.Against, dir.unlike = ratio(dir.P50, in.P50), true
-		out = append(out, dir, in)
+		inside := make([]float64, len(took))
+		for i, d := range took {
+			inside[i] = max(0, float64(d)/float64(time.Millisecond)-base) / each
+		}
+		out = append(out, timed("call_direct_"+t, direct), sampled("call_inside_"+t, inside...))
 	}
-	return out, nil
+	waits, err := r.parallel(ctx)
+	return append(out, waits...), err
 }
 
 // parallel measures calls of a tool that takes 50 ms.
@@ -116,62 +121,69 @@ func (r *runner) parallel(ctx context.Context) ([]Figure, error) {
 		n = 10
 	}
 	var out []Figure
-	for _, p := range []struct{ name, code string }{
-		{"%d calls of 50 ms, one after the other", `for (let i = 0; i < %d; i++) await bench.wait({ ms: 50 }); return "done"`},
-		{"%d calls of 50 ms, with Promise.all", `await Promise.all(Array.from({ length: %d }, () => bench.wait({ ms: 50 }))); return "done"`},
+	for _, p := range []struct {
+		name, code string
+		rounds     int
+	}{
+		{"parallel_100x50ms", `await Promise.all(Array.from({ length: %d }, () => bench.wait({ ms: 50 }))); return "done"`, r.rounds(20)},
+		{"sequential_100x50ms", `for (let i = 0; i < %d; i++) await bench.wait({ ms: 50 }); return "done"`, 1},
 	} {
-		took, err := repeat(ctx, 1, func() error { return r.program(ctx, fmt.Sprintf(p.code, n), `"done"`) })
+		took, err := repeat(ctx, p.rounds, func() error { return r.program(ctx, arguments{Code: fmt.Sprintf(p.code, n)}, `"done"`) })
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, times(fmt.Sprintf(p.name, n), took))
+		out = append(out, timed(p.name, took))
 	}
 	return out, nil
 }
 
-// memory measures what the process that runs programs holds: before it ran any, and while many wait for a tool.
-func (r *runner) memory(ctx context.Context) ([]Figure, error) {
+// idle measures what the process that runs programs holds before it ran any.
+func (r *runner) idle(ctx context.Context) []Figure {
+	const name = "memory_idle_bytes"
+	idle, err := resident(ctx, r.agent.PID())
+	if err != nil { // this system doesn't say
+		return missing(err.Error(), name)
+	}
+	return []Figure{sampled(name, idle)}
+}
+
+// waiting measures what it holds while many wait for a tool.
+func (r *runner) waiting(ctx context.Context) (Figure, error) {
+	const name = "memory_100_waiting_bytes"
 	n := 100
 	if r.cfg.Quick {
 		n = 10
 	}
-	idle, err := resident(ctx, r.agent.PID())
-	if err != nil { // this system doesn't say
-		return []Figure{{Name: "idle", Skipped: err.Error()}, {Name: fmt.Sprintf("with %d programs waiting", n), Skipped: err.Error()}}, nil
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer cancel()
 	ended := make(chan error, n)
 	for range n {
-		wg.Go(func() { ended <- r.program(ctx, `await bench.hold({}); return "released"`, `"released"`) })
+		wg.Go(func() {
+			ended <- r.program(ctx, arguments{Code: `await bench.hold({}); return "released"`}, `"released"`)
+		})
 	}
 	held, err := r.held(ctx, n, ended)
 	if err != nil {
-		cancel()
-		return nil, err
+		return Figure{}, err
 	}
 	full, err := resident(ctx, r.agent.PID())
 	if err != nil {
-		cancel()
-		return nil, err
+		return missing(err.Error(), name)[0], nil
 	}
 	if _, err := r.agent.Call(ctx, "bench.release", map[string]any{}); err != nil {
-		cancel()
-		return nil, err
+		return Figure{}, err
 	}
 	for range n {
 		if err := <-ended; err != nil {
-			cancel()
-			return nil, err
+			return Figure{}, err
 		}
 	}
-	name := fmt.Sprintf("with %d programs waiting for a tool", n)
 	if held < n {
-		name += fmt.Sprintf(" (%d in sandboxes, the others for their turn)", held)
+		r.say("%d of %d programs waited in sandboxes, the others for their turn", held, n)
 	}
-	return []Figure{amount("idle, before the first program", idle, "MiB"), amount(name, full, "MiB")}, nil
+	return sampled(name, full), nil
 }
 
 // held waits until no more programs come to wait, and gives how many do: fewer than n, where n are more than may run.

@@ -1,9 +1,10 @@
 // Package bench measures the headline figures of this binary, side by side in one run: by really running it as an agent's
-// client does, and the parts below it that have figures of their own (search, the record, sandboxes). It is offline; what
-// it makes is in a temporary folder that is gone afterwards, and every process that it starts has ended.
+// client does, and the parts below it that have figures of their own (the engine, its child process, search, the
+// record). Beside them it measures what is installed of others (Node, Deno, Python, gateways that the user names). It is
+// offline; what it makes is in a temporary folder that is gone afterwards, and every process that it starts has ended.
 //
-// Figures of a shared or a sleepy machine say little by themselves. So what belongs together is measured in the same
-// run, and each row says how it compares to the first of its group.
+// Figures of a shared or a sleepy machine say little by themselves, so what belongs together is measured in the same run.
+// Nothing is judged by them but by people: a row says what it is to reach, and whether it did.
 package bench
 
 import (
@@ -14,9 +15,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
-
-	"github.com/tiktoken-go/tokenizer"
 
 	"github.com/biplane-dev/biplane/internal/demo"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -24,47 +25,53 @@ import (
 
 // Config is what to measure, and how long.
 type Config struct {
-	Biplane []string // the command line that is this program; must be set. `mcp`, `run`, `version` and ServeArgs are appended
+	Biplane []string // the command line that is this program; must be set. `mcp`, `run`, `version`, ServeArgs and EngineArgs are appended
 	// ServeArgs is what makes this program one of the demonstration's servers; kind and path are appended.
 	ServeArgs []string
-	Version   string    // of Biplane
-	Quick     bool      // few rounds: shows that all works, and no figures to rely on
-	Progress  io.Writer // told what goes on, line by line; nil: nobody
+	// EngineArgs is what makes this program the process that the engine runs in.
+	EngineArgs []string
+	Version    string    // of Biplane
+	Quick      bool      // few rounds: shows that all works, and no figures to rely on
+	Only       []string  // the groups to measure, as Groups names them; none: all
+	Gateways   []Gateway // others, to be measured beside
+	Progress   io.Writer // told what goes on, line by line; nil: nobody
 }
 
-// A measure is one group of figures.
-type measure struct {
-	name string
-	run  func(*runner, context.Context) ([]Figure, error)
-}
-
-// The groups, in the order of the report.
-var measures = []measure{
-	{"a process, from its start to its answer", (*runner).start},
-	{"memory of a process (resident)", (*runner).memory},
-	{"execute, as an agent sees it over MCP", (*runner).execute},
-	{"one call of a tool of an MCP server over stdio", (*runner).calls},
-	{"calls that wait, in one program", (*runner).parallel},
-	{"search", (*runner).search},
-	{"the record of a call: its begin and its end", (*runner).records},
-	{"sandboxes", (*runner).sandboxes},
-	{"what an agent reads of the tools, before it does anything", (*runner).tokens},
+// Groups gives the names of all groups of figures, in the order of the report.
+func Groups() []string {
+	var out []string
+	for _, g := range groups() {
+		out = append(out, g.short)
+	}
+	return out
 }
 
 // A runner measures.
 type runner struct {
-	cfg   Config
-	dir   string
-	agent *demo.Session // with a Biplane in front of the server that measurements call
+	cfg        Config
+	dir        string
+	agent      *demo.Session // with a Biplane in front of the server that measurements call
+	yardsticks []Figure
+	notes      []string // what a reader of the report should know
 }
 
-// Run measures. Errors are *tool.Error: Canceled where ctx was done, Unavailable where something could not be started or
-// didn't do its part.
+// yard keeps yardsticks.
+func (r *runner) yard(f ...Figure) { r.yardsticks = append(r.yardsticks, f...) }
+
+func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
+
+// Run measures. Errors are *tool.Error: Invalid where cfg names a group that there isn't, Canceled where ctx was done,
+// Unavailable where something could not be started or didn't do its part.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = io.Discard
 	}
-	rep, err := run(ctx, cfg)
+	for _, name := range cfg.Only {
+		if !slices.Contains(Groups(), name) {
+			return nil, tool.Errorf(tool.Invalid, "bench: no group %q: there are %s", name, strings.Join(Groups(), ", "))
+		}
+	}
+	rep, err := measure(ctx, cfg)
 	switch {
 	case err == nil:
 		return rep, nil
@@ -74,7 +81,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return nil, tool.Errorf(tool.Unavailable, "bench: %w", err)
 }
 
-func run(ctx context.Context, cfg Config) (_ *Report, err error) {
+func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "biplane-bench-")
 	if err != nil {
@@ -91,15 +98,19 @@ func run(ctx context.Context, cfg Config) (_ *Report, err error) {
 		}
 	}()
 	rep := newReport(cfg)
-	for _, m := range measures {
-		fmt.Fprintf(cfg.Progress, "measuring: %s\n", m.name)
-		figures, err := m.run(r, ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
+	for _, g := range groups() {
+		if len(cfg.Only) > 0 && !slices.Contains(cfg.Only, g.short) {
+			continue
 		}
-		rep.add(m.name, figures)
+		r.say("measuring: %s", g.title)
+		figures, err := g.run(r, ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.title, err)
+		}
+		rep.add(g, figures)
 	}
-	rep.Seconds = time.Since(began).Seconds()
+	rep.Yardsticks, rep.notes = r.yardsticks, r.notes
+	rep.took = time.Since(began)
 	return rep, nil
 }
 
@@ -151,44 +162,4 @@ func (r *runner) span(d time.Duration) time.Duration {
 		return d / 20
 	}
 	return d
-}
-
-// tokens counts what is listed for a model: the three tools, and those of two small servers.
-func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
-	codec, err := tokenizer.Get(tokenizer.O200kBase)
-	if err != nil {
-		return nil, err
-	}
-	direct, err := r.connect(ctx, "direct", demo.Kinds...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if e := direct.Close(); err == nil {
-			err = e
-		}
-	}()
-	var out []Figure
-	for _, s := range []struct {
-		name    string
-		session *demo.Session
-	}{
-		{"mode direct, with the demo's two servers: %d tools", direct},
-		{"mode code, however many tools there are: %d tools", r.agent},
-	} {
-		defs, err := s.session.Definitions(ctx)
-		if err != nil {
-			return nil, err
-		}
-		sum := 0
-		for _, d := range defs {
-			n, err := codec.Count(d)
-			if err != nil {
-				return nil, err
-			}
-			sum += n
-		}
-		out = append(out, amount(fmt.Sprintf(s.name, len(defs)), float64(sum), "tokens"))
-	}
-	return out, nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"runtime"
 	"slices"
@@ -9,56 +10,104 @@ import (
 	"time"
 )
 
-// A Figure is one row: how long something takes, how often it can be done, or how much it is.
+// A Figure is one row: how long something takes, how often it can be done in a second, or how much it is.
 type Figure struct {
-	Name      string  `json:"name"`
-	P50       float64 `json:"p50_ms,omitempty"`     // milliseconds
-	P99       float64 `json:"p99_ms,omitempty"`     // milliseconds; none where there are too few samples for it
-	Samples   int     `json:"samples,omitempty"`    // that P50 and P99 are of
-	PerSecond float64 `json:"per_second,omitempty"` // how often, in all
-	Amount    float64 `json:"amount,omitempty"`
-	Unit      string  `json:"unit,omitempty"`    // of Amount: "MiB", "tokens"
-	Against   float64 `json:"against,omitempty"` // this row as a part or a multiple of the first of its group, or of what it is paired with
-	Skipped   string  `json:"skipped,omitempty"` // why it was not measured
-	unlike    bool    // it is not compared with the first of its group
+	Name   string  // as in the table of names
+	Unit   string  // "ms", "us", "1/s", "bytes", "tokens", "sessions"
+	Median float64 // of N samples
+	P99    float64 // of N samples, by nearest rank: where N is under 100, the worst of them
+	N      int
+	Why    string // why it was not measured; then there are no numbers
 }
 
-// fewest is how many samples a 99th percentile needs to be one.
-const fewest = 50
-
-// times makes a Figure of how long each of some rounds took.
-func times(name string, took []time.Duration) Figure {
-	slices.Sort(took)
-	f := Figure{Name: name, Samples: len(took), P50: ms(percentile(took, .5))}
-	if len(took) >= fewest {
-		f.P99 = ms(percentile(took, .99))
+// MarshalJSON writes {"name", "unit", "median", "p99", "n"}. Of what was not measured the numbers are null, and "why"
+// says why.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if f.Why != "" {
+		return json.Marshal(struct {
+			Name   string   `json:"name"`
+			Unit   string   `json:"unit"`
+			Median *float64 `json:"median"`
+			P99    *float64 `json:"p99"`
+			N      int      `json:"n"`
+			Why    string   `json:"why"`
+		}{Name: f.Name, Unit: f.Unit, Why: f.Why})
 	}
+	return json.Marshal(struct {
+		Name   string  `json:"name"`
+		Unit   string  `json:"unit"`
+		Median float64 `json:"median"`
+		P99    float64 `json:"p99"`
+		N      int     `json:"n"`
+	}{f.Name, f.Unit, digits(f.Median), digits(f.P99), f.N})
+}
+
+// timed makes a Figure of how long each of some rounds took, in the unit that its name has.
+func timed(name string, took []time.Duration) Figure {
+	f := Figure{Name: name, Unit: unitOf(name), N: len(took)}
+	if len(took) == 0 {
+		f.Why = "no samples"
+		return f
+	}
+	took = slices.Clone(took)
+	slices.Sort(took)
+	in := time.Millisecond
+	if f.Unit == "us" {
+		in = time.Microsecond
+	}
+	f.Median = float64(percentile(took, .5)) / float64(in)
+	f.P99 = float64(percentile(took, .99)) / float64(in)
 	return f
 }
 
-// percentile is the nearest rank's; took is sorted and not empty.
-func percentile(took []time.Duration, p float64) time.Duration {
-	return took[max(0, int(math.Ceil(p*float64(len(took))))-1)]
+// sampled makes a Figure of numbers that are in its unit already.
+func sampled(name string, all ...float64) Figure {
+	f := Figure{Name: name, Unit: unitOf(name), N: len(all)}
+	if len(all) == 0 {
+		f.Why = "no samples"
+		return f
+	}
+	all = slices.Clone(all)
+	slices.Sort(all)
+	f.Median, f.P99 = percentile(all, .5), percentile(all, .99)
+	return f
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// missing makes Figures of what was not measured.
+func missing(why string, names ...string) []Figure {
+	var out []Figure
+	for _, n := range names {
+		out = append(out, Figure{Name: n, Unit: unitOf(n), Why: why})
+	}
+	return out
+}
 
-func amount(name string, v float64, unit string) Figure {
-	return Figure{Name: name, Amount: v, Unit: unit}
+// percentile is the nearest rank's; all is sorted and not empty.
+func percentile[T any](all []T, p float64) T {
+	return all[max(0, int(math.Ceil(p*float64(len(all))))-1)]
 }
 
 // repeat does f n times, one after the other.
 func repeat(ctx context.Context, n int, f func() error) ([]time.Duration, error) {
+	return repeatTimed(ctx, n, func() (time.Duration, error) {
+		start := time.Now()
+		err := f()
+		return time.Since(start), err
+	})
+}
+
+// repeatTimed does f n times, which itself says how long what counts of it took.
+func repeatTimed(ctx context.Context, n int, f func() (time.Duration, error)) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, n)
 	for range n {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		start := time.Now()
-		if err := f(); err != nil {
+		d, err := f()
+		if err != nil {
 			return nil, err
 		}
-		took = append(took, time.Since(start))
+		took = append(took, d)
 	}
 	return took, nil
 }
@@ -88,6 +137,22 @@ func rate(ctx context.Context, workers int, d time.Duration, f func() error) (fl
 		sum += counts[i]
 	}
 	return float64(sum) / took.Seconds(), nil
+}
+
+// slices of a rate: each is a sample, so that a rate has a median, too.
+const rateSamples = 5
+
+// rated makes a Figure of how often a second f can be done, in samples that last d together.
+func rated(ctx context.Context, name string, workers int, d time.Duration, f func() error) (Figure, error) {
+	var all []float64
+	for range rateSamples {
+		v, err := rate(ctx, workers, d/rateSamples, f)
+		if err != nil {
+			return Figure{}, err
+		}
+		all = append(all, v)
+	}
+	return sampled(name, all...), nil
 }
 
 // busy is how many goroutines keep all cores at work, where each waits for an answer at times.

@@ -4,18 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// start measures how long a process takes from its start to its answer, with an empty configuration and a data folder of its own.
+// start measures how long a process takes from its start to its answer, with an empty configuration and a data folder of
+// its own, and the same of others.
 func (r *runner) start(ctx context.Context) ([]Figure, error) {
 	config := filepath.Join(r.dir, "empty.json")
 	if err := os.WriteFile(config, []byte(`{"mcpServers":{}}`), 0o600); err != nil {
@@ -30,24 +30,101 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 		name, want string
 		argv       []string
 	}{
-		{"biplane version: nothing but the process", "biplane ", r.argv("version")},
-		{"biplane run -c 1+1: store, engine, sandbox, record", "2", once},
+		{"cold_start", "2", once},
+		{"process_start", "biplane ", r.argv("version")},
 	} {
-		var took []time.Duration
-		for range r.rounds(20) {
-			d, err := answered(ctx, c.want, c.argv)
-			if err != nil {
-				return nil, err
-			}
-			took = append(took, d)
+		took, err := repeatTimed(ctx, r.rounds(30), func() (time.Duration, error) { return answered(ctx, c.want, c.argv) })
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, times(c.name, took))
+		out = append(out, timed(c.name, took))
 	}
-	return out, nil
+	for _, y := range []struct {
+		name string
+		argv []string
+	}{
+		{"node_start", []string{"node", "-e", "console.log(1+1)"}},
+		{"deno_start", []string{"deno", "eval", "console.log(1+1)"}},
+		{"python3_start", []string{"python3", "-c", "print(1+1)"}},
+	} {
+		path, why := installed(y.argv[0])
+		if why != "" {
+			r.yard(missing(why, y.name)...)
+			continue
+		}
+		argv := append([]string{path}, y.argv[1:]...)
+		took, err := repeatTimed(ctx, r.rounds(20), func() (time.Duration, error) { return answered(ctx, "2", argv) })
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			r.yard(missing(err.Error(), y.name)...)
+		default:
+			r.yard(timed(y.name, took))
+		}
+	}
+	return out, r.contexts(ctx)
+}
+
+// contexts measures new contexts in a Node that runs.
+func (r *runner) contexts(ctx context.Context) error {
+	const name = "node_vm_context"
+	path, why := installed("node")
+	if why != "" {
+		r.yard(missing(why, name)...)
+		return nil
+	}
+	_, said, err := run(ctx, []string{path, "-e", `const vm = require("vm"), out = [];
+for (let i = 0; i < +process.argv[1] + 20; i++) {
+  const t = performance.now();
+  if (vm.runInContext("1+1", vm.createContext()) !== 2) throw new Error("wrong");
+  if (i >= 20) out.push(performance.now() - t);
+}
+console.log(JSON.stringify(out));`, fmt.Sprint(r.rounds(300))})
+	if ctx.Err() != nil {
+		return err
+	}
+	var took []float64
+	if err == nil {
+		err = json.Unmarshal([]byte(said), &took)
+	}
+	if err != nil {
+		r.yard(missing(err.Error(), name)...)
+		return nil
+	}
+	r.yard(sampled(name, took...))
+	return nil
+}
+
+// installed gives the path of a program, or why there is none. Of version managers' stand-ins it gives the program behind,
+// since they start slowly.
+func installed(program string) (path, why string) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", program + " is not installed"
+	}
+	if program == "python3" {
+		if out, err := exec.Command(path, "-c", "import sys; print(sys.executable)").Output(); err == nil && len(bytes.TrimSpace(out)) > 0 {
+			path = string(bytes.TrimSpace(out))
+		}
+	}
+	return path, ""
 }
 
 // answered runs a command whose output must begin with want, and gives how long it took to its first line.
 func answered(ctx context.Context, want string, argv []string) (time.Duration, error) {
+	took, line, err := run(ctx, argv)
+	if err == nil && !strings.HasPrefix(line, want) {
+		err = fmt.Errorf("%s printed %.100q, not %q", strings.Join(argv[1:], " "), line, want)
+	}
+	return took, err
+}
+
+// longestLine is more than any command here prints.
+const longestLine = 1 << 20
+
+// run runs a command and gives its first line, and how long it took to that.
+func run(ctx context.Context, argv []string) (time.Duration, string, error) {
 	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = &errs
@@ -60,44 +137,16 @@ func answered(ctx context.Context, want string, argv []string) (time.Duration, e
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	line, _ := bufio.NewReader(io.LimitReader(out, 4096)).ReadString('\n') // what is missing is seen below
+	line, _ := bufio.NewReader(io.LimitReader(out, longestLine)).ReadString('\n') // what is missing the caller sees
 	took := time.Since(start)
 	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", strings.Join(argv[1:], " "), err, errs.String())
+		return 0, "", fmt.Errorf("%s: %w: %.300s", filepath.Base(argv[0])+" "+strings.Join(argv[1:min(len(argv), 2)], " "), err, bytes.TrimSpace(errs.Bytes()))
 	}
-	if !strings.HasPrefix(line, want) {
-		return 0, fmt.Errorf("%s printed %.100q, not %q", strings.Join(argv[1:], " "), line, want)
-	}
-	return took, nil
-}
-
-// resident gives the resident memory of a process in MiB. Pages that sandboxes share count once for each that has
-// touched them: it is what the system's tools show, and more than the process costs.
-func resident(ctx context.Context, pid int) (float64, error) {
-	if runtime.GOOS == "windows" {
-		return 0, fmt.Errorf("not on %s yet", runtime.GOOS)
-	}
-	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
-		for l := range strings.Lines(string(text)) {
-			if rest, ok := strings.CutPrefix(l, "VmRSS:"); ok {
-				return kibibytes(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
-			}
-		}
-	}
-	out, err := exec.CommandContext(ctx, "ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
-	if err != nil {
-		return 0, fmt.Errorf("ps: %w", err)
-	}
-	return kibibytes(string(out))
-}
-
-func kibibytes(s string) (float64, error) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	return n / 1024, err
+	return took, strings.TrimSuffix(line, "\n"), nil
 }

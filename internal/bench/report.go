@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -8,146 +9,187 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // A Report is what was measured.
 type Report struct {
-	Version string  `json:"version"`
-	Machine Machine `json:"machine"`
-	Quick   bool    `json:"quick,omitempty"` // few rounds: no figures to rely on
-	Groups  []Group `json:"groups"`
-	Note    string  `json:"note"`
-	Seconds float64 `json:"seconds"` // all of it
+	Figures    []Figure // in the order of the table of names; what was not measured says why
+	Yardsticks []Figure
+
+	version string
+	quick   bool
+	groups  []group
+	notes   []string
+	took    time.Duration
 }
 
-// Machine is where it was measured.
-type Machine struct {
-	Cores    int    `json:"cores"` // that Go uses
-	Platform string `json:"platform"`
-	Go       string `json:"go"`
+// MarshalJSON writes {"figures": [...], "yardsticks": [...]}.
+func (r *Report) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Figures    []Figure `json:"figures"`
+		Yardsticks []Figure `json:"yardsticks"`
+	}{append([]Figure{}, r.Figures...), append([]Figure{}, r.Yardsticks...)})
 }
 
-// A Group is figures to be compared with the first of them.
-type Group struct {
-	Name    string   `json:"name"`
-	Figures []Figure `json:"figures"`
-}
+const note = `Measured in one run of this binary on this machine: on a shared one figures differ from run to run, so compare within a run. p99 is by
+nearest rank: where n is under 100, the worst. "reach" is what a figure is to reach on two shared cores, ✓ that it does, × how far it is off.
+Rows with a dot are yardsticks: what others need for the like. Tokens are those of o200k_base (OpenAI's); for Claude it is an estimate.`
 
-const note = `Measured in one run of this binary on this machine. On a shared machine figures differ from run to run: compare them within one run.
-The last column is a row against the first of its group (p50, else the rate, else the amount); a call from inside a program is against
-the same call made directly, and is the mean of 100 in a program, less what a program takes that makes none. Rates are from many
-at once, where nothing else is said: from as many as keep all cores at work. Tokens are those of o200k_base (OpenAI's) in names,
-descriptions and input schemas; for Claude it is an estimate. Memory counts pages that sandboxes share once for each.`
+func newReport(cfg Config) *Report { return &Report{version: cfg.Version, quick: cfg.Quick} }
 
-func newReport(cfg Config) *Report {
-	return &Report{
-		Version: cfg.Version, Quick: cfg.Quick, Note: strings.ReplaceAll(note, "\n", " "),
-		Machine: Machine{Cores: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()},
+// add adds the figures of a group, in the order of its rows. A row that nobody measured is there all the same.
+func (r *Report) add(g group, figures []Figure) {
+	r.groups = append(r.groups, g)
+	for _, row := range g.rows {
+		found := Figure{Name: row.name, Unit: row.unit, Why: "it was not measured"}
+		for _, f := range figures {
+			if f.Name == row.name {
+				found = f
+			}
+		}
+		r.Figures = append(r.Figures, found)
 	}
 }
 
-// add adds a group, and says how each row compares to the first.
-func (r *Report) add(name string, figures []Figure) {
-	for i := range figures {
-		f, first := &figures[i], figures[0]
-		if i == 0 || f.unlike {
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) {
+	fmt.Fprintf(w, "biplane %s, %d cores, %s/%s, %s\n", r.version, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	if r.quick {
+		fmt.Fprintln(w, "quick: few rounds, no figures to rely on")
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	shown := map[string]bool{}
+	for _, g := range r.groups {
+		fmt.Fprintf(t, "\n%s\tmedian\tp99\tn\treach\twhat\n", g.title)
+		for _, row := range g.rows {
+			for _, f := range r.Figures {
+				if f.Name == row.name {
+					f.write(t, "  ", row)
+				}
+			}
+			for _, f := range r.Yardsticks {
+				if y := find(f.Name); y.beside == row.name {
+					shown[f.Name] = true
+					f.write(t, "  · ", y)
+				}
+			}
+		}
+	}
+	others := false
+	for _, f := range r.Yardsticks {
+		if shown[f.Name] {
 			continue
 		}
-		switch {
-		case first.P50 > 0 && f.P50 > 0:
-			f.Against = ratio(first.P50, f.P50)
-		case first.PerSecond > 0 && f.PerSecond > 0:
-			f.Against = ratio(first.PerSecond, f.PerSecond)
-		case first.Amount > 0 && f.Amount > 0:
-			f.Against = ratio(first.Amount, f.Amount)
+		if !others {
+			fmt.Fprintf(t, "\nothers\tmedian\tp99\tn\treach\twhat\n")
 		}
+		others = true
+		f.write(t, "  · ", find(f.Name))
 	}
-	r.Groups = append(r.Groups, Group{name, figures})
+	_ = t.Flush() // nobody is left to tell
+	fmt.Fprintf(w, "\n%s\n", note)
+	for _, n := range r.notes {
+		fmt.Fprintf(w, "%s\n", n)
+	}
+	fmt.Fprintf(w, "It took %.1f s.\n", r.took.Seconds())
 }
 
-// ratio is b as a multiple of a, with three digits; 0 where there is none.
-func ratio(a, b float64) float64 {
-	if a <= 0 || b <= 0 {
-		return 0
+// write prints a row.
+func (f Figure) write(w io.Writer, indent string, about row) {
+	if f.Why != "" {
+		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.aim(), strings.Join(strings.Fields(f.Why), " "))
+		return
 	}
-	return digits(b / a)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), thousands(f.N), about.reached(f.Median), about.what)
 }
 
-// digits rounds to three significant digits.
-func digits(v float64) float64 {
-	if v == 0 {
-		return 0
+// aim says what a figure is to reach.
+func (r row) aim() string {
+	switch r.reach {
+	case 0:
+		return "–"
+	case nothing:
+		return "0"
 	}
-	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	return quantity(r.reach, r.unit)
+}
+
+// reached says what a figure is to reach, and whether it does.
+func (r row) reached(v float64) string {
+	switch {
+	case r.reach == 0:
+		return r.aim()
+	case r.atLeast() && v >= r.reach, !r.atLeast() && v <= r.reach:
+		return r.aim() + " ✓"
+	case r.reach == nothing:
+		return r.aim() + " ✗"
+	}
+	return r.aim() + " × " + number(v/r.reach)
+}
+
+// digits rounds to four significant digits, which is more than any of this is good for.
+func digits(v float64) float64 { return round(v, 4) }
+
+func round(v float64, n int) float64 {
+	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', n, 64), 64)
 	if err != nil {
 		return v
 	}
 	return r
 }
 
-// Write prints the report for a person.
-func (r *Report) Write(w io.Writer) {
-	fmt.Fprintf(w, "biplane %s, %d cores, %s, %s\n", r.Version, r.Machine.Cores, r.Machine.Platform, r.Machine.Go)
-	if r.Quick {
-		fmt.Fprintln(w, "quick: few rounds, no figures to rely on")
+// quantity writes a number in its unit.
+func quantity(v float64, unit string) string {
+	switch unit {
+	case "ms":
+		return duration(v * 1e6)
+	case "us":
+		return duration(v * 1e3)
+	case "bytes":
+		return size(v)
+	case "1/s":
+		return number(v) + "/s"
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, g := range r.Groups {
-		fmt.Fprintf(t, "\n%s\tp50\tp99\ta second\tamount\tagainst first\n", g.Name)
-		for _, f := range g.Figures {
-			if f.Skipped != "" {
-				fmt.Fprintf(t, "  %s\tnot measured: %s\n", f.Name, f.Skipped)
-				continue
-			}
-			cells := []string{duration(f.P50), duration(f.P99), count(f.PerSecond), "–", "–"}
-			if f.Amount > 0 {
-				cells[3] = count(f.Amount) + " " + f.Unit
-			}
-			if f.Against > 0 {
-				cells[4] = "× " + number(f.Against)
-			}
-			fmt.Fprintf(t, "  %s\t%s\n", f.Name, strings.Join(cells, "\t"))
-		}
-	}
-	_ = t.Flush() // nobody is left to tell
-	fmt.Fprintf(w, "\n%s\nIt took %.1f s.\n", note, r.Seconds)
+	return number(v)
 }
 
-// duration writes milliseconds.
-func duration(ms float64) string {
+// duration writes nanoseconds.
+func duration(ns float64) string {
 	switch {
-	case ms <= 0:
-		return "–"
-	case ms < 1:
-		return number(ms*1000) + " µs"
-	case ms < 1000:
-		return number(ms) + " ms"
+	case ns < 1e3:
+		return number(ns) + " ns"
+	case ns < 1e6:
+		return number(ns/1e3) + " µs"
+	case ns < 1e9:
+		return number(ns/1e6) + " ms"
 	}
-	return number(ms/1000) + " s"
+	return number(ns/1e9) + " s"
 }
 
-// count writes how many, or how often.
-func count(v float64) string {
+func size(v float64) string {
 	switch {
-	case v <= 0:
-		return "–"
-	case v < 100:
-		return number(v)
+	case v < 1e3:
+		return number(v) + " B"
+	case v < 1e6:
+		return number(v/1e3) + " kB"
+	case v < 1e9:
+		return number(v/1e6) + " MB"
 	}
-	return thousands(int(math.Round(v)))
+	return number(v/1e9) + " GB"
 }
 
-// number writes three digits.
+// number writes three digits, of large numbers all.
 func number(v float64) string {
-	if v >= 1000 {
+	if math.Abs(v) >= 1000 {
 		return thousands(int(math.Round(v)))
 	}
-	return strconv.FormatFloat(digits(v), 'f', -1, 64)
+	return strconv.FormatFloat(round(v, 3), 'f', -1, 64)
 }
 
 func thousands(n int) string {
 	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
 	return s

@@ -82,10 +82,7 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := times(fmt.Sprintf("among %s tools", thousands(n)), took)
-		index := times(fmt.Sprintf("among %s tools, the first: it makes the index", thousands(n)), first[:1:1])
-		index.unlike = true
-		out = append(out, f, index)
+		out = append(out, timed(fmt.Sprintf("search_%d", n), took), timed(fmt.Sprintf("search_index_%d", n), first))
 	}
 	return out, nil
 }

@@ -11,20 +11,39 @@ import (
 
 func benchCommand(a *app) *cobra.Command {
 	var output string
-	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, Version: a.Version}
+	var asJSON bool
+	var gateways []string
+	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, EngineArgs: []string{"__engine"}, Version: a.Version}
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the headline figures, side by side in one run",
-		Long: `Measures this binary on this machine, offline, in under half a minute: the start of a process, memory, programs, calls from
-inside a program and directly, calls in parallel and one after the other, search among 10,000 tools, the record, sandboxes,
-and what an agent reads of the tools. Reads no configuration, and leaves nothing behind. On a shared machine figures are to be compared
-within one run.`,
+		Long: `Measures this binary on this machine, offline, in about a minute: the start of a process, programs over stdio and HTTP, calls
+from inside a program and directly, the engine by itself and through its child process (fresh sandboxes, calls, suspend, resume,
+fork), memory, programs that only compute, search among 10,000 tools, the record, and what a model reads. Each figure is a median
+with its p99, beside what it is to reach and beside yardsticks: Node, Deno and Python where they are installed, and any other MCP
+server that --gateway names, of which it measures the handshake, the size of tools/list, and the cheapest call: 1+1 in a tool that
+runs code, else a tool that by its name only reads. Reads no configuration, and leaves nothing behind. On a shared machine figures
+are to be compared within one run.
+
+--json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. What could not be measured has null and a "why".`,
 		Example: `  biplane bench
-  biplane bench -o json > figures.json`,
+  biplane bench --only engine --only child
+  biplane bench --gateway 'other=npx -y other-gateway --stdio'
+  biplane bench --json > figures.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				output = "json"
+			}
 			if output != "table" && output != "json" {
 				return usage("output %q is not one of table, json", output)
+			}
+			for _, s := range gateways {
+				g, err := bench.ParseGateway(s)
+				if err != nil {
+					return err
+				}
+				cfg.Gateways = append(cfg.Gateways, g)
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -39,6 +58,11 @@ within one run.`,
 		},
 	}
 	addOutput(c, &output)
-	c.Flags().BoolVar(&cfg.Quick, "quick", false, "few rounds: shows that all works, and gives no figures to rely on")
+	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "the same as -o json")
+	f.BoolVar(&cfg.Quick, "quick", false, "few rounds: shows that all works, and gives no figures to rely on")
+	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
+	f.StringArrayVar(&gateways, "gateway", nil, "also measure another MCP server over stdio, `name=command args...`; may be repeated")
+	words(c, "only", bench.Groups()...)
 	return c
 }

@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A guest is a sandbox with a program's end in it, and the host's end of its stream: the least that can speak the guest
+// protocol, so that what is measured is the engine.
+type guest struct {
+	box    sandbox.Sandbox
+	lang   string // "ts", "py"
+	stream *stream
+	ran    chan error // what Run gave
+}
+
+// seed is the randomness of all programs here.
+var seed = strings.Repeat("0123456789abcdef", 4)
+
+// open begins a Run of box, which goes on until pause or close.
+func open(ctx context.Context, box sandbox.Sandbox, lang string, call func(*sandbox.GuestCall) json.RawMessage) *guest {
+	g := &guest{box: box, lang: lang, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
+	g.stream.more.L = &g.stream.mu
+	go func() {
+		_, err := box.Run(ctx, &sandbox.Cmd{Guest: g.stream, Keep: true})
+		_ = g.stream.Close()
+		g.ran <- err
+	}()
+	return g
+}
+
+// eval runs a program, which goes on where the ones before it ended, and gives its value.
+func (g *guest) eval(code string) (string, error) {
+	line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
+		Code: code, Name: "program", Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
+	}})
+	if err != nil {
+		return "", err
+	}
+	g.stream.send(line)
+	select {
+	case m := <-g.stream.ends:
+		if m.Fail != nil {
+			return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
+		}
+		return string(m.Done.Value), nil
+	case err := <-g.ran:
+		g.ran <- err
+		return "", fmt.Errorf("a sandbox ended: %w", err)
+	}
+}
+
+// pause ends the Run; the sandbox stays.
+func (g *guest) pause() error {
+	g.stream.end()
+	err := <-g.ran
+	g.ran <- err
+	return err
+}
+
+// close ends all of it.
+func (g *guest) close() error { return errors.Join(g.pause(), g.box.Close()) }
+
+// A stream is the host's end of a guest stream.
+type stream struct {
+	call func(*sandbox.GuestCall) json.RawMessage // answers calls, at once
+	ends chan *sandbox.GuestMessage               // Done and Fail
+	part []byte                                   // of a line of the guest
+
+	mu    sync.Mutex
+	more  sync.Cond
+	out   bytes.Buffer // what the guest has yet to read
+	ended bool
+}
+
+// Write takes lines of the guest.
+func (s *stream) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			s.part = append(s.part, p...)
+			return n, nil
+		}
+		line := p[:i]
+		if len(s.part) > 0 {
+			line, s.part = append(s.part, line...), nil
+		}
+		if err := s.take(line); err != nil {
+			return 0, err
+		}
+		p = p[i+1:]
+	}
+}
+
+func (s *stream) take(line []byte) error {
+	m := &sandbox.GuestMessage{}
+	if err := json.Unmarshal(line, m); err != nil {
+		return fmt.Errorf("a line of the guest: %w", err)
+	}
+	switch {
+	case m.Call != nil && s.call != nil:
+		line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Answer: &sandbox.Answer{ID: m.Call.ID, Value: s.call(m.Call)}})
+		if err != nil {
+			return err
+		}
+		s.send(line)
+	case m.Done != nil, m.Fail != nil:
+		s.ends <- m
+	}
+	return nil
+}
+
+func (s *stream) send(line []byte) {
+	s.mu.Lock()
+	s.out.Write(line)
+	s.out.WriteByte('\n')
+	s.mu.Unlock()
+	s.more.Signal()
+}
+
+func (s *stream) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.more.Broadcast()
+}
+
+// Read gives what the host says.
+func (s *stream) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.out.Len() == 0 && !s.ended {
+		s.more.Wait()
+	}
+	if s.out.Len() == 0 {
+		return 0, io.EOF
+	}
+	return s.out.Read(p)
+}
+
+// Close ends the stream for both: also where the guest was stopped before it answered.
+func (s *stream) Close() error {
+	s.end()
+	return nil
+}

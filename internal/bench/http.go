@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// overHTTP measures a program over Streamable HTTP, with a server of its own.
+func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figure, err error) {
+	config := filepath.Join(r.dir, "http.json")
+	if err := os.WriteFile(config, []byte(`{"policy":"open","mcpServers":{}}`), 0o600); err != nil {
+		return Figure{}, err
+	}
+	argv := r.argv("serve", "--listen", "127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return cmd.Process.Kill() // Windows has no such signal
+		}
+		return nil
+	}
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return Figure{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return Figure{}, err
+	}
+	defer func() { err = errors.Join(err, stop(cmd)) }()
+	address, err := bufio.NewReader(io.LimitReader(out, 1000)).ReadString('\n')
+	if err != nil {
+		return Figure{}, fmt.Errorf("biplane serve told no address: %.300s", said.String())
+	}
+	s, err := dial(ctx, strings.TrimSpace(address)+"/mcp")
+	if err != nil {
+		return Figure{}, err
+	}
+	defer s.close()
+	do := func() error {
+		text, err := s.call(ctx, "execute", a)
+		return expect(text, err, want)
+	}
+	if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm
+		return Figure{}, err
+	}
+	took, err := repeat(ctx, r.rounds(300), do)
+	if err != nil {
+		return Figure{}, err
+	}
+	return timed("execute_http", took), nil
+}
+
+// stop ends a server as an interrupt does, and waits for it.
+func stop(cmd *exec.Cmd) error {
+	if err := cmd.Cancel(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	_ = cmd.Wait() // it was interrupted
+	return nil
+}
+
+// A web is an MCP session over Streamable HTTP.
+type web struct {
+	http http.Client
+	url  string
+	id   string // of the session
+	next int
+}
+
+// revision is the newest of MCP's that has sessions over HTTP.
+const revision = "2025-11-25"
+
+// dial shakes hands.
+func dial(ctx context.Context, url string) (*web, error) {
+	s := &web{url: url}
+	if _, err := s.post(ctx, "initialize", map[string]any{
+		"protocolVersion": revision, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "biplane-bench", "version": "1"},
+	}); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	if _, err := s.post(ctx, "notifications/initialized", nil); err != nil {
+		return nil, fmt.Errorf("initialized: %w", err)
+	}
+	return s, nil
+}
+
+func (s *web) close() { s.http.CloseIdleConnections() }
+
+// call uses a tool and gives the text of the first block of its answer.
+func (s *web) call(ctx context.Context, name string, args any) (string, error) {
+	raw, err := s.post(ctx, "tools/call", map[string]any{"name": name, "arguments": args})
+	if err != nil {
+		return "", err
+	}
+	res, err := tool.ParseResult(raw)
+	if err != nil {
+		return "", err
+	}
+	var b tool.TextBlock
+	if len(res.Content) > 0 {
+		if err := json.Unmarshal(res.Content[0], &b); err != nil {
+			return "", err
+		}
+	}
+	if res.IsError {
+		return "", fmt.Errorf("%s failed: %s", name, b.Text)
+	}
+	return b.Text, nil
+}
+
+// post sends a message, and waits for its answer if it is a request.
+func (s *web) post(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	m := map[string]any{"jsonrpc": "2.0", "method": method}
+	if params != nil {
+		s.next++
+		m["id"], m["params"] = s.next, params
+	}
+	body, err := tool.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if s.id != "" {
+		req.Header.Set("Mcp-Session-Id", s.id)
+		req.Header.Set("MCP-Protocol-Version", revision)
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("status %d: %.200s", resp.StatusCode, text)
+	}
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+		s.id = id
+	}
+	if params == nil {
+		return nil, nil
+	}
+	return answerIn(text, strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream"))
+}
+
+// answerIn finds the answer in a body: the body itself, or the event that has a result or an error.
+func answerIn(body []byte, events bool) (json.RawMessage, error) {
+	candidates := [][]byte{body}
+	if events {
+		candidates = nil
+		for l := range bytes.Lines(body) {
+			if data, ok := bytes.CutPrefix(l, []byte("data:")); ok {
+				candidates = append(candidates, bytes.TrimSpace(data))
+			}
+		}
+	}
+	for _, c := range candidates {
+		var m struct {
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if err := json.Unmarshal(c, &m); err != nil {
+			continue // an event without a message
+		}
+		switch {
+		case m.Error != nil:
+			return nil, errors.New(m.Error.Message)
+		case m.Result != nil:
+			return m.Result, nil
+		}
+	}
+	return nil, fmt.Errorf("no answer in %.200q", body)
+}

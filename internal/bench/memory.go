@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// resident gives the resident memory of a process and of those that it started, in bytes. Pages that sandboxes share
+// count once a process: it is what the system's tools show, and more than the processes cost.
+func resident(ctx context.Context, pid int) (float64, error) {
+	if runtime.GOOS == "windows" {
+		return 0, fmt.Errorf("not on %s yet", runtime.GOOS)
+	}
+	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,ppid=,rss=").Output()
+	if err != nil {
+		if v, err := kibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil { // no ps here: without children
+			return v, nil
+		}
+		return 0, fmt.Errorf("ps: %w", err)
+	}
+	type process struct {
+		pid, parent int
+		kib         float64
+	}
+	var all []process
+	for l := range strings.Lines(string(out)) {
+		var p process
+		if _, err := fmt.Sscan(l, &p.pid, &p.parent, &p.kib); err == nil {
+			all = append(all, p)
+		}
+	}
+	sum, family := 0.0, map[int]bool{}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !family[p.pid] && (p.pid == pid || family[p.parent]) {
+				family[p.pid], grown = true, true
+				sum += p.kib * 1024
+			}
+		}
+	}
+	if !family[pid] {
+		return 0, fmt.Errorf("ps doesn't list process %d", pid)
+	}
+	return sum, nil
+}
+
+// own gives what this process costs in memory: its share of the pages that it uses, and their page tables, in bytes.
+func own() (float64, error) {
+	runtime.GC()
+	pages, err := kibibytes("/proc/self/smaps_rollup", "Pss:")
+	if err != nil {
+		return 0, err
+	}
+	tables, err := kibibytes("/proc/self/status", "VmPTE:")
+	return pages + tables, err
+}
+
+// kibibytes reads the bytes that a line of a file of the kernel gives in kB.
+func kibibytes(file, label string) (float64, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), label); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), " kB")), 64)
+			return n * 1024, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", filepath.Base(file), label)
+}

@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// many is how many calls come at once to the record.
+const many = 64
+
+// records measures the record in a store on the disk where temporary files are.
+func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
+	s, err := store.Open(ctx, store.Config{Path: filepath.Join(r.dir, "data-records")})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	log := audit.New(audit.Config{Store: s.Audit()})
+	yes, no := true, false
+	answer := tool.Text(false, "done")
+	var out []Figure
+	for _, c := range []struct {
+		name     string
+		readOnly *bool
+	}{{"record_write", &no}, {"record_read", &yes}} {
+		call := &tool.Call{
+			ID: "call", Path: "bench.write", Arguments: []byte(`{"text":"x"}`), Principal: tool.Principal{ID: "local:bench"},
+			Tool: &tool.Tool{Upstream: "bench", Name: "write", Annotations: tool.Annotations{ReadOnly: c.readOnly}},
+		}
+		do := func() error {
+			e, err := log.Begin(ctx, call, "allow")
+			if err != nil {
+				return err
+			}
+			return e.End(ctx, answer, nil)
+		}
+		took, err := repeat(ctx, r.rounds(200), do)
+		if err != nil {
+			return nil, err
+		}
+		often, err := rated(ctx, c.name+"_64_per_second", many, r.span(1500*time.Millisecond), do)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, timed(c.name, took), often)
+	}
+	return out, nil
+}
