@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"mcpserver":   {"tool", "identity"},
 	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor"},
 	"demo":        {"tool", "api", "daemon"},
-	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "sandbox", "sandbox/wasm"},
+	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "secret", "sandbox", "sandbox/wasm"},
 	"daemon":      {"*"},
 	"cli":         {"api", "daemon", "demo", "bench"},
 	"api":         {},
