@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests run against into .tools: the npm packages of internal/peertest/package.json. Where npm or the
-# C compiler that the race detector needs is missing, it asks Debian's package manager, as root only.
+# Installs what the tests run against into .tools: the npm packages of internal/peertest/package.json. Where npm, the C
+# compiler that the race detector needs or the type checker of Python's stubs is missing, it asks Debian's package manager,
+# as root only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,7 @@ need() { # command, Debian packages
 
 need gcc "gcc libc6-dev"
 need npm "npm"
+need mypy "mypy"
 
 lock=internal/peertest/package-lock.json
 if ! cmp -s "$lock" .tools/.installed; then

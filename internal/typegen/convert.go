@@ -22,6 +22,7 @@ const (
 type converter struct {
 	root    *node
 	input   bool // arguments: what the agent writes; else results: what it reads
+	whole   bool // integers are a type of their own, and have no bounds: as Python has it
 	anchors map[string]*node
 	named   map[*node]*named
 	order   []*named
@@ -37,11 +38,15 @@ type document struct {
 
 // convertSchema gives the types of a whole schema.
 func convertSchema(raw json.RawMessage, input bool) *document {
+	return (&converter{input: input}).document(raw)
+}
+
+func (c *converter) document(raw json.RawMessage) *document {
 	root, err := parseJSON(raw)
 	if err != nil {
 		return &document{root: unknownBecause("its schema can't be read: " + oneLine(err.Error(), 100))}
 	}
-	c := &converter{root: root, input: input, named: map[*node]*named{}, left: maxTypes}
+	c.root, c.named, c.left = root, map[*node]*named{}, maxTypes
 	self := &named{doc: root.str("description")}
 	c.named[root] = self
 	self.body = c.convert(root, 0)
@@ -129,9 +134,13 @@ func (c *converter) base(n *node, depth int) typ {
 		case "number":
 			arms = append(arms, tNumber)
 		case "integer":
-			arms = append(arms, tNumber)
-			if c.input && isWide(n) {
-				arms = append(arms, tBigint)
+			switch {
+			case c.whole:
+				arms = append(arms, tInteger)
+			case c.input && isWide(n):
+				arms = append(arms, tNumber, tBigint)
+			default:
+				arms = append(arms, tNumber)
 			}
 		case "boolean":
 			arms = append(arms, tBoolean)

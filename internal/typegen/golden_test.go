@@ -30,7 +30,7 @@ func (d definition) tool(upstream string) *tool.Tool {
 		InputSchema: d.InputSchema, OutputSchema: d.OutputSchema, Annotations: d.Annotations}
 }
 
-// TestGolden holds what is written for each testdata/tools/*.txtar (tool.json in; signature.ts and file.ts out) to what
+// TestGolden holds what is written for each testdata/tools/*.txtar (tool.json in; signature.ts, file.ts and __init__.pyi out) to what
 // was written before.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/tools/*.txtar")
@@ -48,7 +48,8 @@ func TestGolden(t *testing.T) {
 			code, example, note := typegen.Signature(tl, n)
 			sig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
 			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)},
-				{Name: "file.ts", Data: []byte(typegen.File(tl, n))}}
+				{Name: "file.ts", Data: []byte(typegen.File(tl, n))},
+				{Name: "__init__.pyi", Data: []byte(typegen.PythonTree([]typegen.Item{{Tool: tl, Names: n}})["tools/demo/__init__.pyi"])}}
 			if *update {
 				out := txtar.Format(&txtar.Archive{Comment: ar.Comment, Files: want})
 				if err := os.WriteFile(path, out, 0o644); err != nil {

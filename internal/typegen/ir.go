@@ -63,6 +63,7 @@ var (
 	tString  = prim{text: "string"}
 	tNumber  = prim{text: "number"}
 	tBigint  = prim{text: "bigint"}
+	tInteger = prim{text: "integer"} // of a converter for whole numbers
 	tBoolean = prim{text: "boolean"}
 )
 

@@ -1,5 +1,6 @@
 // Package typegen writes JSON Schema as TypeScript: for one tool the typed call that search shows and the file that
-// programs import, for a whole catalog the tree of such files, which `tsc --strict` accepts.
+// programs import, for a whole catalog the tree of such files, which `tsc --strict` accepts. For Python it writes stubs,
+// which `mypy --strict` accepts.
 //
 // It reads JSON Schema 2020-12 and draft-07, and what OpenAPI 3.0 adds. Schemas come from upstreams and are hostile:
 // depth, size and loops are bounded, and nothing in a name or description can leave its comment or literal. What types

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/evanw/esbuild/pkg/api"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -64,6 +65,11 @@ func checkWritten(t *rapid.T) {
 	}
 	if again := typegen.File(tl, n); again != file {
 		t.Fatalf("not deterministic:\n%s\n%s", file, again)
+	}
+	items := []typegen.Item{{Tool: tl, Names: n}}
+	stub := typegen.PythonTree(items)["tools/up/__init__.pyi"]
+	if again := typegen.PythonTree(items)["tools/up/__init__.pyi"]; again != stub || !utf8.ValidString(stub) || len(stub) > 2<<20 {
+		t.Fatalf("stub of %d bytes:\n%s\n%s", len(stub), stub, again)
 	}
 }
 

@@ -1,0 +1,189 @@
+package typegen_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/typegen"
+)
+
+// python runs a real one, or skips the test.
+func python(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 here")
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// mypy runs the real type checker, or skips the test.
+func mypy(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath("mypy")
+	if err != nil {
+		t.Skip("there is no mypy here (scripts/tools.sh installs it)")
+	}
+	cmd := exec.Command(path, append([]string{"--strict", "--no-incremental", "--cache-dir=" + os.DevNull, "--no-error-summary"}, args...)...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// onlyStubs fails where a file holds anything but declarations, so that nothing of a description became code.
+const onlyStubs = `
+import ast, sys
+def doc(s): return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
+for path in sys.argv[1:]:
+    tree = ast.parse(open(path, encoding="utf-8").read(), path, type_comments=True)
+    assert not tree.type_ignores, path
+    for s in tree.body:
+        if isinstance(s, (ast.Import, ast.ImportFrom)): continue
+        if isinstance(s, (ast.AsyncFunctionDef, ast.FunctionDef)):
+            assert [doc(b) for b in s.body] == [True, True], (path, s.lineno)
+        elif isinstance(s, ast.ClassDef):
+            assert all(doc(b) or isinstance(b, ast.AnnAssign) and b.value is None for b in s.body), (path, s.lineno)
+        elif isinstance(s, ast.AnnAssign):
+            assert ast.unparse(s.annotation).endswith("TypeAlias"), (path, s.lineno)
+        else:
+            assert isinstance(s, ast.Assign) and ast.unparse(s.value.func).endswith("TypedDict"), (path, s.lineno)
+`
+
+func pythonItems(t *testing.T) []typegen.Item {
+	t.Helper()
+	var items []typegen.Item
+	files, err := filepath.Glob("testdata/tools/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		ar, err := txtar.ParseFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl := load(t, ar)
+		items = append(items, typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "demo", Member: safe(tl.Name)}})
+	}
+	for i := range 150 {
+		s := schemas()
+		d := definition{Name: fmt.Sprintf("tool-%d", i), InputSchema: s.Example(2 * i), OutputSchema: s.Example(2*i + 1),
+			Description: []string{`"""` + "\nevil()\n" + `"""`, `\`, `"`, "type: ignore", "a\f\rb\x00", "ends with \"\"\"\""}[i%6]}
+		items = append(items, typegen.Item{Tool: d.tool("drawn"), Names: typegen.Names{Namespace: "drawn", Member: safe(d.Name)}})
+	}
+	for i, name := range []string{"list", "str", "dict", "from", "async", "Any", "a$b", "TypedDict", "search", "ﬁ", "日本", "_builtins"} {
+		d := definition{Name: name, InputSchema: schemas().Example(1000 + i), OutputSchema: schemas().Example(2000 + i)}
+		items = append(items, typegen.Item{Tool: d.tool("class"), Names: typegen.Names{Namespace: "class", Member: name}},
+			typegen.Item{Tool: d.tool("names"), Names: typegen.Names{Namespace: "names", Member: name}})
+	}
+	return items
+}
+
+// TestPythonStubs has the real interpreter and the real type checker read the stubs of the golden tools, of tools with drawn
+// schemas and hostile names, and of the reference servers.
+func TestPythonStubs(t *testing.T) {
+	items := pythonItems(t)
+	for _, name := range []string{"everything", "filesystem", "memory"} {
+		for _, d := range referenceTools(t, name) {
+			items = append(items, typegen.Item{Tool: d.tool(name), Names: typegen.Names{Namespace: name, Member: safe(d.Name)}})
+		}
+	}
+	dir := t.TempDir()
+	tree := typegen.PythonTree(items)
+	writeTree(t, dir, tree)
+	args := []string{"-c", onlyStubs}
+	for p := range tree {
+		if strings.HasSuffix(p, ".pyi") {
+			args = append(args, p)
+		}
+	}
+	if out, err := python(t, dir, args...); err != nil {
+		t.Fatal(err, cutLines(out, 20))
+	}
+	if out := mypy(t, dir, "-p", "tools"); out != "" {
+		t.Error(cutLines(out, 20))
+	}
+}
+
+// TestPythonPrograms has the type checker check a program against the stubs: it finds what is wrong, and that only.
+func TestPythonPrograms(t *testing.T) {
+	var items []typegen.Item
+	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
+		ar, err := txtar.ParseFile("testdata/tools/" + f + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl := load(t, ar)
+		items = append(items, typegen.Item{Tool: tl, Names: typegen.Names{Namespace: "demo", Member: safe(tl.Name)}})
+	}
+	dir := t.TempDir()
+	tree := typegen.PythonTree(items)
+	tree["program.py"] = `import asyncio
+from tools import ToolError, call_tool, demo, search
+from tools.demo import list_issues
+
+async def main() -> None:
+    found = await list_issues(repo="a/b", state="open")
+    titles: list[str] = [i["title"] for i in found["items"] if i["state"] == "open"]
+    one, two = await asyncio.gather(demo.list_issues(repo="a/b", per_page=5), demo.get_me())
+    exact = await call_tool("demo.list-issues", {"repo": "a/b"})
+    try:
+        await demo.shapes(map={"a": 1}, tuple=["a", 1], when="2026-01-01T00:00:00Z", shape={"kind": "circle", "r": 2})
+    except ToolError as e:
+        if e.kind == "timeout":
+            print(e.upstream, e.tool, e.message)
+    text: str = await search("issues", limit=3)
+    print(titles, one["items"], two, exact, text)
+    await list_issues(repo="a/b", state="opened")  # WRONG
+    await list_issues()  # WRONG
+    await list_issues(repo="a/b", repository="a/b")  # WRONG
+    await list_issues("a/b")  # WRONG
+    await demo.list_issue(repo="a/b")  # WRONG
+    await demo.get_me(id=1)  # WRONG
+    print(found["issues"])  # WRONG
+`
+	writeTree(t, dir, tree)
+	out := mypy(t, dir, "program.py")
+	for i, line := range strings.Split(tree["program.py"], "\n") {
+		at := fmt.Sprintf("program.py:%d: error: ", i+1)
+		if strings.Contains(line, "WRONG") != strings.Contains(out, at) {
+			t.Errorf("line %d, %s: mypy says\n%s", i+1, strings.TrimSpace(line), out)
+		}
+	}
+}
+
+// What Python can't say is said: a keyword has _ behind it, a name that is none is called by call_tool, arguments
+// that are no names go into a dict, and other members are allowed where the schema allows them.
+func TestPythonNames(t *testing.T) {
+	stub := func(name, schema string) string {
+		tl := &tool.Tool{Upstream: "up", Name: name, InputSchema: []byte(schema)}
+		return typegen.PythonTree([]typegen.Item{{Tool: tl, Names: typegen.Names{Namespace: "up", Member: name}}})["tools/up/__init__.pyi"]
+	}
+	for _, c := range []struct{ name, schema, want string }{
+		{"from", `{"type":"object","additionalProperties":false}`, "async def from_() -> Any:"},
+		{"a$b", `{"type":"object","additionalProperties":false}`, `call_tool("up.a$b", {...})`},
+		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, "async def f(args: FArgs, /) -> Any:"},
+		{"f", `{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"string"}}`, "async def f(*, a: int = ..., **_extra: str) -> Any:"},
+		{"f", `{"type":"object"}`, "async def f(**_extra: Any) -> Any:"},
+		{"f", `{"type":"object","properties":{"a":{"type":["integer","null"]},"b":{"enum":["x",1,1.5,true,null]}}}`,
+			`async def f(*, a: int | None = ..., b: Literal["x", 1, True] | float | None = ...) -> Any:`},
+		{"f", `{"anyOf":[{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},{"type":"object","properties":{"b":{"type":"boolean"}},"required":["b"]}]}`,
+			"async def f(args: FArgs | FArgs2, /) -> Any:"},
+	} {
+		if got := stub(c.name, c.schema); !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: no %q in\n%s", c.name, c.schema, c.want, got)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+# What every program can use besides the tools.
+from typing import Any, Literal
+
+async def call_tool(path: str, args: dict[str, Any] = ..., /) -> Any:
+    """Calls a tool by its exact name, "<upstream>.<tool>". Raises ToolError if the tool fails."""
+    ...
+
+async def search(query: str = ..., *, limit: int = ..., detail: Literal["brief", "full"] = ...) -> str:
+    """Finds tools, as the search tool does: the matching tools with their typed calls, as text."""
+    ...
+
+def emit(handle: Any, /) -> None:
+    """Gives an image, audio or resource that a tool answered with to the agent, beside the program's value."""
+    ...
+
+class ToolError(Exception):
+    """What a failed tool call raises."""
+
+    upstream: str
+    tool: str
+    # "failed" where the tool ran and reports failure; the others say why the call could not be made, or did not end.
+    kind: Literal[
+        "failed", "invalid", "not_found", "conflict", "denied", "limit", "timeout", "unavailable", "canceled", "internal"
+    ]
+    message: str
