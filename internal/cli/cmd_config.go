@@ -191,6 +191,14 @@ func showTable(w io.Writer, v shown) {
 		for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
 			add("header "+k, s.Headers[k])
 		}
+		if o := s.OAuth; o != nil {
+			add("oauth client_id", o.ClientID)
+			add("oauth client_secret", o.ClientSecret)
+			add("oauth scopes", strings.Join(o.Scopes, " "))
+			if o.RedirectPort > 0 {
+				add("oauth redirect_port", strconv.Itoa(o.RedirectPort))
+			}
+		}
 		columns(w, rows...)
 	}
 }

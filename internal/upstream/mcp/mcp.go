@@ -36,7 +36,7 @@ type Config struct {
 
 	URL     string            // of a server on the network, http or https
 	Headers map[string]string // that every request to it carries; their values are never logged
-	Auth    Auth              // signs in to it; nil: Headers are all there is
+	Auth    Auth              // signs in to it; nil, or an Authorization header: Headers are all there is
 	Type    string            // "stdio", "http", "sse"; "" finds out, starting from what is given
 
 	Timeout        time.Duration            // longest silence of a call; progress renews it; 0 is 60 s
@@ -126,6 +126,9 @@ func New(cfg Config) (*Upstream, error) {
 	u.cfg, u.log = cfg, cfg.Log
 	u.me = identity{Name: cfg.ClientName, Version: cfg.ClientVersion}
 	u.kind, u.url, u.header = cfg.Type, cfg.address(), cfg.headers()
+	if u.header.Get("Authorization") != "" { // whoever wrote it means it
+		u.cfg.Auth = nil
+	}
 	environ := cfg.Environ
 	if environ == nil {
 		environ = os.Environ()
@@ -308,7 +311,8 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 		}
 		state := tool.Down
 		switch {
-		case isFault(err, faultSession): // nothing is wrong: it forgot us
+		case isFault(err, faultSession): // nothing is wrong: it forgot us, or somebody signed in or out
+			level = min(level, slog.LevelInfo)
 		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
 			reason = u.signIn() + "; it " + reason
