@@ -1,0 +1,286 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// confines says that this system has protections without which a child is not to run.
+const confines = true
+
+// layers are the protections that arm arms; all but tests want all.
+type layers uint
+
+const (
+	layerNamespaces layers = 1 << iota // leave the mounts, become nobody, give up capabilities
+	layerLandlock
+	layerFilter
+	layerRest
+	all = layerNamespaces | layerLandlock | layerFilter | layerRest
+)
+
+// arm arms the protections in the calling process, for all of its threads, as far as the plan by which it was started
+// and the system let it, and says what came of each.
+func arm(plan string, l layers) []Protection {
+	var ps protections
+	if l&layerRest != 0 {
+		ps.add("no inherited descriptors", "", false, closeInherited())
+	}
+	if l&layerNamespaces != 0 {
+		armNamespaces(&ps, plan)
+	}
+	if l&layerRest != 0 {
+		ps.add("resource limits", "no core files, few descriptors", false, limitResources(plan))
+		ps.add("no new privileges", "", false, control(unix.PR_SET_NO_NEW_PRIVS, 1))
+	}
+	if l&layerLandlock != 0 {
+		abi, err := landlock()
+		ps.add("Landlock", fmt.Sprintf("version %d, nothing allowed", abi), true, err)
+	}
+	if l&layerRest != 0 {
+		ps.add("not dumpable", "", false, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+		ps.add("ends with its parent", "", false, control(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL)))
+	}
+	if l&layerFilter != 0 {
+		n, err := filterCalls()
+		ps.add("system call filter", fmt.Sprintf("%d of the system's calls allowed", n), true, err)
+	}
+	return ps
+}
+
+var errCgo = errors.New("not in a binary that is built with cgo")
+
+// everyThread makes a system call on each thread of the process.
+func everyThread(call, a, b, c uintptr) error {
+	_, _, errno := syscall.AllThreadsSyscall6(call, a, b, c, 0, 0, 0)
+	switch errno {
+	case 0:
+		return nil
+	case unix.ENOTSUP:
+		return errCgo
+	}
+	return errno
+}
+
+// control sets an attribute of the process's threads. Where it can't reach all of them it sets that of the calling one,
+// which is enough for what it is used for: the filter passes the loss of privileges on, and one thread's signal ends all.
+func control(option int, value uintptr) error {
+	err := everyThread(unix.SYS_PRCTL, uintptr(option), value, 0)
+	if err == errCgo {
+		return unix.Prctl(option, value, 0, 0, 0)
+	}
+	return err
+}
+
+// closeInherited closes the descriptors that came with the process, but for the socket and the first three. The runtime's
+// own are closed on exec, so that whatever isn't was inherited.
+func closeInherited() error {
+	names, err := descriptors()
+	if err != nil {
+		return err
+	}
+	for _, fd := range names {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if fd <= 2 || err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		if err := unix.Close(fd); err != nil {
+			return fmt.Errorf("close descriptor %d: %w", fd, err)
+		}
+	}
+	return nil
+}
+
+// descriptors lists those that are open.
+func descriptors() ([]int, error) {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	fds := make([]int, 0, len(names))
+	for _, n := range names {
+		fd, err := strconv.Atoi(n)
+		if err != nil {
+			return nil, err
+		}
+		if fd != int(d.Fd()) {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, nil
+}
+
+// armNamespaces finishes what the plan began: the child was started in namespaces of its own, and now leaves the host's
+// files, user and capabilities.
+func armNamespaces(ps *protections, plan string) {
+	none := fmt.Errorf("the system refused namespaces")
+	switch plan {
+	case "user":
+		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
+		ps.add("user nobody", "", false, becomeNobody())
+		ps.add("empty root", "", true, emptyRoot())
+	case "root":
+		ps.add("namespaces", "mount, pid, network, ipc, uts, cgroup", true, nil)
+		ps.add("empty root", "", true, emptyRoot())
+		ps.add("user nobody", "", false, becomeNobody())
+	case "bare":
+		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
+		ps.add("empty root", "", true, errors.New("the system gives no capabilities in namespaces of users"))
+	default:
+		ps.add("namespaces", "", true, none)
+		ps.add("empty root", "", true, none)
+		if os.Geteuid() == 0 {
+			ps.add("user nobody", "", false, becomeNobody())
+		}
+	}
+	ps.add("no capabilities", "", false, dropCapabilities())
+}
+
+// becomeNobody leaves the user, the group and the other groups that the process was started with.
+func becomeNobody() error {
+	if os.Getuid() == nobody && os.Getgid() == nobody { // as an ordinary user is called in a namespace of its own
+		return nil
+	}
+	if err := syscall.Setgroups([]int{}); err != nil {
+		return fmt.Errorf("leave the groups: %w", err)
+	}
+	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
+		return fmt.Errorf("change the group: %w", err)
+	}
+	if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
+		return fmt.Errorf("change the user: %w", err)
+	}
+	return nil
+}
+
+// emptyRoot makes an empty directory, which can't be written, the root of all that the process can name.
+func emptyRoot() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make the mounts private: %w", err)
+	}
+	var err error
+	for _, dir := range []string{"/tmp", "/proc", "/dev", "/sys", "/etc", "/usr"} { // one that every system has
+		if err = unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=4096,nr_inodes=1"); err != nil {
+			continue
+		}
+		if err = unix.Chdir(dir); err != nil {
+			return fmt.Errorf("go to the empty root: %w", err)
+		}
+		break
+	}
+	if err != nil {
+		return fmt.Errorf("mount an empty root: %w", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil { // the old root is now over the new one
+		return fmt.Errorf("change the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the old root: %w", err)
+	}
+	return unix.Chdir("/")
+}
+
+// dropCapabilities gives up what capabilities are left. None can come back: nothing can be executed.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+}
+
+// limitResources bounds what the process may take of the system.
+func limitResources(plan string) error {
+	limits := []struct {
+		what int
+		most uint64
+	}{
+		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_NOFILE, 64},
+		{unix.RLIMIT_FSIZE, 1 << 30}, // of files in memory: there are no others
+		{unix.RLIMIT_MEMLOCK, 0},
+		{unix.RLIMIT_MSGQUEUE, 0},
+		{unix.RLIMIT_RTPRIO, 0},
+		{unix.RLIMIT_NICE, 0},
+		{unix.RLIMIT_NPROC, 512}, // threads, of this process alone where it has a namespace of users
+	}
+	if plan != "user" && plan != "bare" {
+		limits = limits[:len(limits)-1]
+	}
+	for _, l := range limits {
+		// Setrlimit of package syscall also tells the runtime, which would set the old limit again.
+		if err := syscall.Setrlimit(l.what, &syscall.Rlimit{Cur: l.most, Max: l.most}); err != nil {
+			return fmt.Errorf("limit resource %d: %w", l.what, err)
+		}
+	}
+	return nil
+}
+
+// landlock forbids all that Landlock can forbid, and gives its version.
+func landlock() (abi int, err error) {
+	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0, fmt.Errorf("this system has none: %w", errno)
+	}
+	abi = int(n)
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: landlockFiles(abi)}
+	if abi >= 4 {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if abi >= 6 {
+		// Not signals: in some versions threads of one process could no longer signal each other.
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	size := unsafe.Offsetof(attr.Quiet_access_fs)
+	switch {
+	case abi < 4:
+		size = unsafe.Offsetof(attr.Handled_access_net)
+	case abi < 6:
+		size = unsafe.Offsetof(attr.Scoped)
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return abi, fmt.Errorf("make a rule set: %w", errno)
+	}
+	defer unix.Close(int(fd))
+	return abi, everyThread(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
+}
+
+// landlockFiles are the accesses to files that a version knows.
+func landlockFiles(abi int) uint64 {
+	files := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the first version's: all up to this
+	if abi >= 2 {
+		files |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi >= 3 {
+		files |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 5 {
+		files |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return files
+}
+
+// status gives a line of the process's status, for probes and tests.
+func status(key string) string {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

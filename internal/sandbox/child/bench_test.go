@@ -1,0 +1,133 @@
+package child_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
+	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
+)
+
+// each runs f over an inner driver in this process, and in a child.
+func each(b *testing.B, name string, f func(b *testing.B, d sandbox.Driver)) {
+	b.Run("here", func(b *testing.B) {
+		d, err := inner(name)()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if c, ok := d.(io.Closer); ok {
+			b.Cleanup(func() { _ = c.Close() })
+		}
+		f(b, d)
+	})
+	b.Run("child", func(b *testing.B) { f(b, newDriver(b, name, child.Config{})) })
+}
+
+// A pipe is a guest stream between two goroutines that copies nothing twice and waits for nobody who writes.
+type pipe struct {
+	in  chan []byte // for the guest
+	out chan string // lines of the guest
+	cur []byte
+	r   bufio.Reader
+	buf []byte
+}
+
+func newPipe() *pipe { return &pipe{in: make(chan []byte, 256), out: make(chan string, 4096)} }
+
+func (p *pipe) Read(b []byte) (int, error) {
+	if len(p.cur) == 0 {
+		var ok bool
+		if p.cur, ok = <-p.in; !ok {
+			return 0, io.EOF
+		}
+	}
+	n := copy(b, p.cur)
+	p.cur = p.cur[n:]
+	return n, nil
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	p.buf = append(p.buf, b...)
+	for {
+		line, rest, ok := strings.Cut(string(p.buf), "\n")
+		if !ok {
+			return len(b), nil
+		}
+		p.buf = []byte(rest)
+		p.out <- line
+	}
+}
+
+// BenchmarkFresh is a fresh sandbox to its first value, and its end.
+func BenchmarkFresh(b *testing.B) {
+	for _, name := range []string{"fake", "wasm"} {
+		b.Run(name, func(b *testing.B) {
+			each(b, name, func(b *testing.B, d sandbox.Driver) {
+				one := func() {
+					box, err := d.Create(context.Background(), sandbox.Spec{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					p := newPipe()
+					p.in <- []byte(`{"at":1,"run":{"code":"(() => 2)","name":"p.js"}}` + "\n")
+					done := make(chan struct{})
+					go func() {
+						if l := <-p.out; !strings.Contains(l, "done") {
+							b.Error(l)
+						}
+						close(p.in)
+						close(done)
+					}()
+					if _, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p}); err != nil {
+						b.Fatal(err)
+					}
+					<-done
+					if err := box.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				one()
+				for b.Loop() {
+					one()
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkCall is a tool call from inside, answered at once.
+func BenchmarkCall(b *testing.B) {
+	each(b, "wasm", func(b *testing.B, d sandbox.Driver) {
+		o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, `() => 1`, sandboxtest.Host{})
+		if !o.Done {
+			b.Fatal(o)
+		}
+		box, err := d.Create(b.Context(), sandbox.Spec{CPU: 1 << 40})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer box.Close()
+		p := newPipe()
+		p.in <- []byte(`{"at":1,"run":{"code":"(async () => { for (;;) await callTool(\"t.e\", {}) })","name":"p.js","namespaces":{"t":["e"]}}}` + "\n")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p})
+			ended <- err
+		}()
+		for b.Loop() {
+			l := <-p.out
+			_, id, _ := strings.Cut(l, `"id":`)
+			id, _, _ = strings.Cut(id, `,`)
+			p.in <- []byte(`{"answer":{"id":` + id + `,"value":1}}` + "\n")
+		}
+		close(p.in)
+		<-ended
+	})
+}
+
+var _ = wasm.Config{}

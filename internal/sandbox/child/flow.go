@@ -1,0 +1,151 @@
+package child
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// A flow is the data of one operation in both directions: the bytes that came and nobody has taken, and how many may be
+// sent. A window on each side bounds both, so that a reader who is slow holds up its own sandbox and no other.
+type flow struct {
+	w       *writer
+	box, op uint32
+	more    chan struct{} // has a token when bytes or their end came
+	space   chan struct{} // has a token when more may be sent
+	over    chan struct{} // closed when the operation is over: nothing is sent any more
+	once    sync.Once
+
+	mu     sync.Mutex
+	buf    []byte
+	spare  []byte
+	open   int  // how many bytes the other side may still send
+	taken  int  // bytes taken since the last credit
+	ended  bool // no more will come
+	credit int  // bytes that may be sent
+	deaf   bool // the other side reads no more
+}
+
+func newFlow(w *writer, box, op uint32) *flow {
+	return &flow{w: w, box: box, op: op, open: window, credit: window,
+		more: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{})}
+}
+
+// put takes over bytes that came.
+func (f *flow) put(b []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case len(b) > f.open:
+		return breached("more data than it may send")
+	case f.ended:
+		return breached("data after its end")
+	}
+	f.open -= len(b)
+	f.buf = append(f.buf, b...)
+	signal(f.more)
+	return nil
+}
+
+// end says that no more bytes come.
+func (f *flow) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	signal(f.more)
+}
+
+// take gives all bytes that came, good until the next take, and whether that was the end.
+func (f *flow) take() (b []byte, ended bool) {
+	f.mu.Lock()
+	b, f.buf = f.buf, f.spare[:0]
+	if f.spare = b; cap(b) > window/2 {
+		f.spare = nil
+	}
+	ended = f.ended
+	f.mu.Unlock()
+	return b, ended
+}
+
+// took lets the other side send n bytes more. It tells it so now and then.
+func (f *flow) took(n int) error {
+	f.mu.Lock()
+	f.taken += n
+	n = 0
+	if f.taken >= window/4 {
+		n, f.taken = f.taken, 0
+		f.open += n
+	}
+	f.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	return f.w.send(kindCredit, f.box, f.op, binary.LittleEndian.AppendUint32(nil, uint32(n)), nil)
+}
+
+// grant takes credit of the other side.
+func (f *flow) grant(payload []byte) error {
+	if len(payload) != 4 {
+		return breached("credit of %d bytes", len(payload))
+	}
+	n := binary.LittleEndian.Uint32(payload)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n > window || f.credit+int(n) > window {
+		return breached("more credit than was used")
+	}
+	f.credit += int(n)
+	signal(f.space)
+	return nil
+}
+
+// send sends b as data, as the other side takes it. It gives io.ErrClosedPipe when the operation is over or nobody reads.
+func (f *flow) send(b []byte) error {
+	for len(b) > 0 {
+		f.mu.Lock()
+		n := min(len(b), f.credit, partSize)
+		f.credit -= n
+		deaf := f.deaf
+		f.mu.Unlock()
+		if deaf {
+			return io.ErrClosedPipe
+		}
+		if n == 0 {
+			select {
+			case <-f.space:
+				continue
+			case <-f.over:
+				return io.ErrClosedPipe
+			}
+		}
+		select {
+		case <-f.over:
+			return io.ErrClosedPipe
+		default:
+		}
+		if err := f.w.send(kindData, f.box, f.op, b[:n], nil); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// deafen makes sends fail: nobody reads.
+func (f *flow) deafen() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deaf = true
+	signal(f.space)
+}
+
+// finish ends the operation: no send waits or begins any more.
+func (f *flow) finish() { f.once.Do(func() { close(f.over) }) }
+
+// signal leaves a token in c, which has room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

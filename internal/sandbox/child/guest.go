@@ -1,0 +1,113 @@
+package child
+
+import (
+	"context"
+	"io"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// run runs the sandbox, with the parent as its host.
+func (b *box) run(t *task, c command) result {
+	made, err := b.inner()
+	if err != nil {
+		return result{err: err}
+	}
+	cmd := &sandbox.Cmd{Guest: &stream{t: t}, Keep: c.keep, CPU: c.cpu}
+	if c.asks {
+		cmd.Ask = t.ask
+	}
+	exit, err := made.Run(t.ctx, cmd)
+	return result{exit: exit, usage: cmd.Usage, err: err}
+}
+
+// A stream is the guest stream of a task.
+type stream struct {
+	t    *task
+	left []byte // of the bytes that came, what was not read yet; touched by Read only
+}
+
+// Read gives what the host said.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.left) == 0 {
+		var ended bool
+		if s.left, ended = s.t.take(); len(s.left) > 0 {
+			break
+		}
+		if ended {
+			return 0, io.EOF
+		}
+		select {
+		case <-s.t.more:
+		case <-s.t.over:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, s.t.took(n)
+}
+
+// Write gives the host what the guest says.
+func (s *stream) Write(p []byte) (int, error) {
+	if err := s.t.send(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close ends the stream: the driver has no more use for it.
+func (s *stream) Close() error {
+	s.t.finish()
+	return nil
+}
+
+// ask asks the parent, and gives nil when the run is stopped.
+func (t *task) ask(ctx context.Context, question []byte) []byte {
+	if len(question) > maxAsk {
+		return nil
+	}
+	t.mu.Lock()
+	t.count++
+	number := t.count
+	t.asking, t.answer = true, nil
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.asking, t.answer = false, nil
+	}()
+	if sendParts(t.w, kindAsk, t.box, t.op, number, question) != nil {
+		return nil
+	}
+	select {
+	case all := <-t.whole:
+		return all
+	case <-ctx.Done():
+	case <-t.ctx.Done():
+	}
+	return nil
+}
+
+// answered takes a part of an answer. One to a question that nobody waits for any more is dropped.
+func (t *task) answered(payload []byte) error {
+	number, more, text, err := parsePart(payload)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case number > t.count:
+		return breached("an answer to a question that was not asked")
+	case !t.asking || number != t.count:
+		return nil
+	case len(t.answer)+len(text) > maxAsk:
+		return breached("an answer of more than %d MiB", maxAsk>>20)
+	}
+	if t.answer = append(t.answer, text...); !more {
+		t.asking = false
+		t.whole <- t.answer // there is room: a question has one answer
+	}
+	return nil
+}

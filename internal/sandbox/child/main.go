@@ -1,0 +1,71 @@
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// probeFlag goes before the number of the attempt from which on a child is to make them, instead of serving.
+const probeFlag = "probe="
+
+// Main is what a child does, in a process that a Driver started: args are what follows its Command. It makes a driver,
+// lets it make a sandbox, so that all it needs of the system is open, arms every protection, and then serves until the
+// parent ends. The error is why it couldn't begin, or how the parent broke the protocol.
+func Main(args []string, make func() (sandbox.Driver, error)) error {
+	if len(args) == 0 {
+		return tool.Errorf(tool.Invalid, "this command is for Biplane itself: it becomes a process around the embedded engine")
+	}
+	conn, err := inherited()
+	if err != nil {
+		return err
+	}
+	w := newWriter(conn)
+	driver, err := make()
+	if err != nil {
+		return w.send(kindHello, 0, 0, encodeHello(hello{Error: err.Error()}), nil)
+	}
+	if len(args) == 1 {
+		if box, err := driver.Create(context.Background(), sandbox.Spec{}); err == nil {
+			_ = box.Close() // it was empty
+		} // else Create says so to those who ask
+	}
+	h := hello{Protections: arm(args[0], all)}
+	if err := w.send(kindHello, 0, 0, encodeHello(h), nil); err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		n, err := strconv.Atoi(strings.TrimPrefix(args[1], probeFlag))
+		if err != nil {
+			return tool.Errorf(tool.Invalid, "no such attempt: %s", args[1])
+		}
+		return try(w, conn, n)
+	}
+	return serve(lifeline{conn}, w, driver)
+}
+
+func encodeHello(h hello) []byte {
+	b, err := json.Marshal(h)
+	if err != nil || len(b) > maxPayload {
+		return []byte(`{"error":"it can't say what it is"}`)
+	}
+	return b
+}
+
+// A lifeline ends the process as soon as nothing more can be read: there is no parent any more, and nothing to save.
+type lifeline struct{ io.Reader }
+
+// Read reads, or ends the process.
+func (l lifeline) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if err != nil {
+		os.Exit(0)
+	}
+	return n, nil
+}

@@ -1,0 +1,111 @@
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Attempt is one thing that a guest would try that had taken over the process of its engine, and what came of it.
+type Attempt struct {
+	Name    string `json:"name"`    // "read /etc/passwd"
+	Refused bool   `json:"refused"` // as it must be
+	How     string `json:"how"`     // the system's error, the signal that ended the process, or what was got
+}
+
+// An attempt is an Attempt before it is made.
+type attempt struct {
+	name string
+	// try tries it. It gives what it got, or how it was refused.
+	try func() (got string, refused error)
+}
+
+// TryEscapes starts children, by the same Command and with the same protections as a Driver's, and makes every attempt
+// in one of them. It gives what is armed there, too.
+func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection, error) {
+	s := newStarter(command)
+	defer s.close()
+	var done []Attempt
+	var armed []Protection
+	for len(done) < len(attempts) {
+		if ctx.Err() != nil {
+			return done, armed, context.Cause(ctx)
+		}
+		more, ps, err := s.tryFrom(ctx, len(done))
+		if err != nil {
+			return done, armed, err
+		}
+		done, armed = append(done, more...), ps
+	}
+	return done, armed, nil
+}
+
+// tryFrom makes the attempts from the n-th on in one child, until it ends.
+func (s *starter) tryFrom(ctx context.Context, n int) ([]Attempt, []Protection, error) {
+	p, err := s.start(probeFlag + strconv.Itoa(n))
+	if err != nil {
+		return nil, nil, tool.Errorf(tool.Unavailable, "can't start the engine's process: %w", err)
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, p.kill)
+	defer unhook()
+	in := newReader(p)
+	h, err := parseHello(in.next())
+	if err == nil && h.Error != "" {
+		err = tool.Errorf(tool.Unavailable, "the engine's process can't serve: %s", h.Error)
+	}
+	if err != nil {
+		p.kill()
+		return nil, nil, tool.Errorf(tool.Unavailable, "the engine's process %s: %w", p.wait(), err)
+	}
+	var done []Attempt
+	for ; n < len(attempts); n++ {
+		a := Attempt{Name: attempts[n].name}
+		f, err := in.next()
+		if err != nil { // the attempt ended the process
+			p.kill()
+			a.How = p.wait()
+			a.Refused = strings.Contains(a.How, "SIGSYS")
+			return append(done, a), h.Protections, ctx.Err()
+		}
+		if f.kind != kindResult || json.Unmarshal(f.payload, &a) != nil || a.Name != attempts[n].name {
+			p.kill()
+			_ = p.wait()
+			return done, h.Protections, breached("an answer to another attempt")
+		}
+		a.How = bounded(a.How)
+		done = append(done, a)
+	}
+	p.kill()
+	_ = p.wait()
+	return done, h.Protections, nil
+}
+
+// try makes the attempts from the n-th on, in the child.
+func try(w *writer, conn io.Reader, n int) error {
+	for _, a := range attempts[min(max(n, 0), len(attempts)):] {
+		got, refused := a.try()
+		r := Attempt{Name: a.name, Refused: refused != nil, How: got}
+		if refused != nil {
+			r.How = refused.Error()
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if err := w.send(kindResult, 0, 0, b, nil); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Read(make([]byte, 1)) // the parent ends it
+	if err == io.EOF {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,338 @@
+package child
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	// partialMost bounds the questions of one process that have not come whole yet, in bytes.
+	partialMost = 2 * maxAsk
+	// fatMemory is how much memory a process without sandboxes may keep, in bytes, before it is replaced.
+	fatMemory = 512 << 20
+	// weighEvery is how many sandboxes a process makes between two looks at its memory.
+	weighEvery = 64
+)
+
+// A peer is a child as the system sees it.
+type peer interface {
+	io.ReadWriteCloser
+	kill()
+	wait() string  // waits for its end and says how it came
+	memory() int64 // bytes that it holds; 0 where that can't be told
+}
+
+// A process is a child, seen from the parent. One goroutine reads what it says; it never waits for anybody.
+type process struct {
+	d     *Driver
+	ready chan struct{} // closed when hello came, or can't
+	hello hello         // good when ready is closed
+	w     *writer       // the same
+	owner string        // guarded by the driver's mu
+
+	mu      sync.Mutex
+	peer    peer
+	boxes   map[uint32]*Sandbox // 0 is no sandbox: the process itself
+	last    uint32              // sandbox that was made last
+	held    int                 // those who are about to make one
+	since   time.Time           // when it became idle
+	timer   *time.Timer         // until it has been idle for too long
+	retired bool                // no new sandboxes
+	reason  string              // why it was ended
+	failed  error               // why nothing can be done in it any more
+	partial int                 // bytes of questions that have not come whole
+}
+
+func newProcess(d *Driver) *process {
+	p := &process{d: d, ready: make(chan struct{}), boxes: map[uint32]*Sandbox{}}
+	p.boxes[0] = &Sandbox{p: p}
+	return p
+}
+
+// run is the life of the process.
+func (p *process) run() {
+	peer, err := p.d.start.start()
+	if err != nil {
+		p.fail(&tool.Error{Kind: tool.Unavailable, Msg: "can't start the engine's process: " + err.Error(), Err: err})
+		close(p.ready)
+		return
+	}
+	p.mu.Lock()
+	p.peer = peer
+	p.w = newWriter(peer)
+	if p.reason != "" {
+		peer.kill()
+	}
+	p.mu.Unlock()
+	late := time.AfterFunc(readyTime, func() { p.end("did not get ready in time") })
+	in := newReader(peer)
+	p.hello, err = parseHello(in.next())
+	late.Stop()
+	if err == nil {
+		if err = p.suits(); err != nil {
+			p.fail(err)
+		}
+	}
+	if err == nil {
+		close(p.ready)
+		err = p.read(in)
+	}
+	peer.kill()
+	how := peer.wait()
+	p.fail(p.crash(how, err))
+	_ = peer.Close()
+	p.w.wait()
+	select {
+	case <-p.ready:
+	default:
+		close(p.ready)
+	}
+}
+
+// suits says whether a process that said hello may be used.
+func (p *process) suits() error {
+	if p.hello.Error != "" {
+		return tool.Errorf(tool.Unavailable, "the engine's process can't serve: %s", p.hello.Error)
+	}
+	return p.d.enough(p.hello.Protections)
+}
+
+// crash makes the error of a process that has ended, and logs it where nobody wanted that.
+func (p *process) crash(how string, err error) error {
+	p.mu.Lock()
+	reason, failed := p.reason, p.failed
+	p.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	if reason == "" {
+		reason = how
+		if _, ok := err.(*breach); ok {
+			reason = "was ended because it " + err.Error()
+		}
+		p.d.log.Warn("an engine process ended", "reason", reason)
+	}
+	crash := &sandbox.CrashError{Reason: reason}
+	return &tool.Error{Kind: tool.Unavailable, Err: crash,
+		Msg: "the engine's process ended: what ran in it is lost, others are unharmed. Run the program again, if its calls may be made twice"}
+}
+
+// wait waits until the process is ready.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// read deals with what the child says, until it ends or breaks a rule.
+func (p *process) read(in *reader) error {
+	for {
+		f, err := in.next()
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		box, known := p.boxes[f.box], f.box <= p.last
+		p.mu.Unlock()
+		switch {
+		case box != nil:
+			err = box.take(f)
+		case !known:
+			err = breached("a frame of a sandbox that was never made")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// end ends the process; reason says why, after "the engine's process".
+func (p *process) end(reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason == "" {
+		p.reason = reason
+	}
+	p.retired = true
+	if p.peer != nil {
+		p.peer.kill()
+	}
+}
+
+// fail ends all operations with err.
+func (p *process) fail(err error) {
+	p.mu.Lock()
+	if p.failed == nil {
+		p.failed = err
+	}
+	err = p.failed
+	boxes := p.boxes
+	p.boxes = nil
+	p.retired = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	w := p.w
+	p.mu.Unlock()
+	if w != nil {
+		w.fail(err)
+	}
+	for _, b := range boxes {
+		b.fail(err)
+	}
+}
+
+// usable reports whether sandboxes can be made in the process.
+func (p *process) usable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.retired
+}
+
+func (p *process) served() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.last)
+}
+
+// hold keeps the process from being idle until letGo.
+func (p *process) hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held++
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+func (p *process) letGo() {
+	p.mu.Lock()
+	p.held--
+	p.rest()
+	p.mu.Unlock()
+}
+
+// rest begins the time after which an idle process ends. The caller holds mu.
+func (p *process) rest() {
+	if p.held > 0 || len(p.boxes) > 1 || p.failed != nil || p.peer == nil {
+		return
+	}
+	switch {
+	case p.retired:
+		if p.reason == "" {
+			p.reason = "was replaced"
+		}
+		p.peer.kill()
+		return
+	case p.last%weighEvery == weighEvery-1 && p.peer.memory() > fatMemory:
+		p.retired, p.reason = true, "was replaced: it held much memory"
+		p.peer.kill()
+		return
+	}
+	p.since = time.Now()
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.d.cfg.Idle, func() { p.d.idle(p) })
+		return
+	}
+	p.timer.Reset(p.d.cfg.Idle)
+}
+
+// retire makes the process end with its last sandbox.
+func (p *process) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired = true
+	p.rest()
+}
+
+// idleSince says whether the process has an owner and no sandbox, and since when.
+func (p *process) idleSince() (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since, p.held == 0 && len(p.boxes) == 1 && !p.retired && !p.since.IsZero()
+}
+
+// add makes the parent's side of a sandbox.
+func (p *process) add() (*Sandbox, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return nil, p.failed
+	}
+	p.last++
+	s := &Sandbox{p: p, id: p.last}
+	p.boxes[s.id] = s
+	return s, nil
+}
+
+// remove forgets a sandbox that the child has closed.
+func (p *process) remove(s *Sandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.boxes[s.id] == s {
+		delete(p.boxes, s.id)
+		p.rest()
+	}
+}
+
+// hoard counts bytes of questions that have not come whole yet.
+func (p *process) hoard(n int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.partial += n; p.partial > partialMost {
+		return breached("questions of more than %d MiB", partialMost>>20)
+	}
+	return nil
+}
+
+// make makes a sandbox by an operation that may send data along.
+func (p *process) make(ctx context.Context, k kind, payload, data []byte) (*Sandbox, error) {
+	s, err := p.add()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.do(ctx, k, payload, data)
+	if err != nil {
+		_ = s.Close() // the child may have made it all the same
+		return nil, err
+	}
+	return s, nil
+}
+
+// probe asks what the inner driver can do.
+func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err error) {
+	r, err := p.boxes0().do(ctx, kindProbe, nil, nil)
+	if err != nil {
+		return caps, err
+	}
+	if err := json.Unmarshal(r.rest, &caps); err != nil {
+		p.end("was ended because it said nonsense of what it can do")
+		return caps, tool.Errorf(tool.Unavailable, "the engine's process says nonsense of what it can do: %w", err)
+	}
+	return caps, p.d.explain(&caps, p.hello.Protections)
+}
+
+// boxes0 is the process itself, as what operations are done on.
+func (p *process) boxes0() *Sandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.boxes[0]; s != nil {
+		return s
+	}
+	return &Sandbox{p: p, ended: p.failed}
+}
+
+func appendSize(b []byte, n int) []byte { return binary.LittleEndian.AppendUint64(b, uint64(n)) }

@@ -1,0 +1,275 @@
+package child
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Sandbox is the parent's side of a sandbox in a child. It implements sandbox.Sandbox, Snapshotter and Forker; what
+// the inner driver can't do is an error.
+type Sandbox struct {
+	p  *process
+	id uint32
+
+	mu      sync.Mutex
+	last    uint32     // number of the operation that was begun last
+	current *operation // under way, or nil
+	closing *operation // a close, which goes beside another one
+	ended   error      // why there can be no further operation
+	closed  bool
+	late    *time.Timer // when the process is ended because it didn't close the sandbox
+}
+
+// An operation is something that the child does for a sandbox.
+type operation struct {
+	kind kind
+	*flow
+	done chan result // gets one
+	run  *run        // of a kindRun
+}
+
+var errClosed = errors.New("the sandbox is closed")
+
+// begin begins an operation. Only one may be under way, and a close beside it.
+func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed && k != kindClose:
+		return nil, &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}
+	case s.ended != nil && s.p.lost() != nil:
+		return nil, s.ended
+	case s.ended != nil && k != kindClose:
+		return nil, tool.Errorf(tool.Conflict, "the sandbox ended with an error and can only be closed: %w", s.ended)
+	case s.current != nil && k != kindClose:
+		return nil, tool.Errorf(tool.Conflict, "the sandbox is running already")
+	}
+	s.last++
+	o := &operation{kind: k, flow: newFlow(s.p.w, s.id, s.last), done: make(chan result, 1), run: r}
+	if k == kindClose {
+		s.closing = o
+	} else {
+		s.current = o
+	}
+	return o, nil
+}
+
+// lost is why the process is no more, or nil.
+func (p *process) lost() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// take takes a frame of the child's.
+func (s *Sandbox) take(f frame) error {
+	var r result
+	if f.kind == kindResult {
+		var err error
+		if r, err = parseResult(f.payload); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	o, known := s.current, f.op <= s.last
+	if o == nil || o.op != f.op {
+		if o = s.closing; o != nil && o.op != f.op {
+			o = nil
+		}
+	}
+	var cut *operation // that was on its way when the sandbox was closed
+	if o != nil && f.kind == kindResult {
+		if o == s.closing {
+			s.closing, cut = nil, s.current
+		}
+		s.current = nil
+	}
+	s.mu.Unlock()
+	if cut != nil {
+		s.deliver(cut, result{err: &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}})
+	}
+	switch {
+	case o == nil && known:
+		return nil // it was over before this was read
+	case o == nil:
+		return breached("a frame of an operation that was never begun")
+	}
+	switch f.kind {
+	case kindResult:
+		s.deliver(o, r)
+		return nil
+	case kindCredit:
+		return o.grant(f.payload)
+	case kindData:
+		if o.kind == kindRun || o.kind == kindSnapshot {
+			return o.put(f.payload)
+		}
+	case kindAsk:
+		if o.run != nil {
+			return o.run.asked(f.payload)
+		}
+	}
+	return breached("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
+}
+
+// deliver ends an operation with its result.
+func (s *Sandbox) deliver(o *operation, r result) {
+	switch {
+	case o.run != nil:
+		o.run.hurry()
+	case o.kind == kindClose:
+		s.gone(r.err)
+	}
+	o.finish()
+	o.done <- r
+}
+
+// fail ends the operations that are under way, and all that would be.
+func (s *Sandbox) fail(err error) {
+	s.mu.Lock()
+	ops := []*operation{s.current, s.closing}
+	s.current, s.closing, s.ended = nil, nil, err
+	s.mu.Unlock()
+	for _, o := range ops {
+		if o != nil {
+			s.deliver(o, result{err: err})
+		}
+	}
+}
+
+// do does an operation that is no Run, and sends data along.
+func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result, error) {
+	o, err := s.begin(k, nil)
+	if err != nil {
+		return result{}, err
+	}
+	late := s.p.deadline()
+	defer late.Stop()
+	s.p.send(k, s.id, o.op, payload)
+	if len(data) > 0 {
+		_ = o.send(data) // where it fails, a result says why
+	}
+	return s.await(ctx, o, nil)
+}
+
+// deadline ends the process unless it is stopped: nothing but a Run takes long.
+func (p *process) deadline() *time.Timer {
+	return time.AfterFunc(readyTime, func() { p.end("was ended because it did not answer") })
+}
+
+// send sends a frame of control. What goes wrong is seen by the reader, who ends all operations.
+func (p *process) send(k kind, box, op uint32, payload []byte) {
+	if err := p.w.send(k, box, op, payload, nil); err != nil {
+		p.end("could not be written to")
+	}
+}
+
+// await waits for the result of an operation that isn't a Run, and hands data that comes to keep.
+func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) error) (result, error) {
+	for {
+		select {
+		case <-o.more:
+			b, _ := o.take()
+			if keep == nil {
+				continue
+			}
+			if err := keep(b); err != nil {
+				return result{}, err
+			}
+			_ = o.took(len(b)) // where it fails, a result says why
+		case r := <-o.done:
+			if b, _ := o.take(); keep != nil && r.err == nil {
+				if err := keep(b); err != nil {
+					return result{}, err
+				}
+			}
+			return r, r.err
+		case <-ctx.Done():
+			return result{}, fmt.Errorf("sandbox: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Snapshot gives the guest as bytes, if the inner driver can.
+func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("snapshot a sandbox: %w", context.Cause(ctx))
+	}
+	o, err := s.begin(kindSnapshot, nil)
+	if err != nil {
+		return nil, err
+	}
+	late := s.p.deadline()
+	defer late.Stop()
+	s.p.send(kindSnapshot, s.id, o.op, nil)
+	var all []byte
+	_, err = s.await(ctx, o, func(b []byte) error {
+		if most := s.p.d.cfg.Snapshot; int64(len(all)+len(b)) > most {
+			return tool.Errorf(tool.Limit, "the sandbox holds too much to be kept: its snapshot would have more than %d MiB", most>>20)
+		}
+		all = append(all, b...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Fork copies the sandbox, in the same process, if the inner driver can.
+func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
+	}
+	copied, err := s.p.add()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.do(ctx, kindFork, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
+		_ = copied.Close() // the child may have made it all the same
+		return nil, err
+	}
+	return copied, nil
+}
+
+// Close destroys the sandbox and all that it holds in the child, and stops a Run that is under way. It doesn't wait for
+// the child, which is ended when it doesn't do it.
+func (s *Sandbox) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	o, err := s.begin(kindClose, nil)
+	if err != nil {
+		return nil // the process is no more, nor is the sandbox
+	}
+	s.mu.Lock()
+	s.late = s.p.deadline()
+	s.mu.Unlock()
+	s.p.send(kindClose, s.id, o.op, nil)
+	return nil
+}
+
+// gone hears that the child has closed the sandbox.
+func (s *Sandbox) gone(err error) {
+	s.mu.Lock()
+	late := s.late
+	s.mu.Unlock()
+	if late != nil {
+		late.Stop()
+	}
+	s.p.remove(s)
+	if err != nil && s.p.lost() == nil {
+		s.p.d.log.Warn("a sandbox could not be closed", "error", err)
+	}
+}

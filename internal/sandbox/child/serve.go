@@ -1,0 +1,365 @@
+package child
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// mostBoxes bounds the sandboxes that a child holds at once.
+const mostBoxes = 1 << 16
+
+// A server is the child's side: it does what the parent says, on a driver. One goroutine reads, each operation has one.
+type server struct {
+	driver sandbox.Driver
+	w      *writer
+	work   sync.WaitGroup
+	ctx    context.Context // done when the parent is gone
+
+	mu    sync.Mutex
+	boxes map[uint32]*box
+	last  uint32 // the largest number of a sandbox
+}
+
+// A box is the child's side of a sandbox.
+type box struct {
+	s  *server
+	id uint32
+
+	mu      sync.Mutex
+	sandbox sandbox.Sandbox // nil until it is made
+	last    uint32          // operation that was begun last
+	task    *task           // under way, or nil
+	closed  bool
+}
+
+// A task is an operation under way.
+type task struct {
+	kind kind
+	*flow
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when it is over
+	whole  chan []byte   // gets the answer to a question
+
+	mu     sync.Mutex
+	count  uint32 // of questions
+	asking bool   // the last of them has no answer yet
+	answer []byte // that has not come whole
+}
+
+// Serve does what the parent on the other end of conn asks for, with sandboxes of d, until conn ends or the parent breaks
+// the protocol, which is the error then. It closes all sandboxes before it returns.
+func Serve(conn io.ReadWriter, d sandbox.Driver) error { return serve(conn, newWriter(conn), d) }
+
+func serve(conn io.Reader, w *writer, d sandbox.Driver) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{driver: d, w: w, ctx: ctx, boxes: map[uint32]*box{0: {}}}
+	s.boxes[0].s = s
+	in := newReader(conn)
+	var err error
+	for err == nil {
+		var f frame
+		if f, err = in.next(); err == nil {
+			err = s.take(f)
+		}
+	}
+	cancel()
+	w.fail(io.ErrClosedPipe)
+	s.mu.Lock()
+	boxes := slices.Collect(maps.Values(s.boxes))
+	s.mu.Unlock()
+	for _, b := range boxes {
+		b.abandon()
+	}
+	s.work.Wait()
+	w.wait()
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// abandon ends what is under way, and the sandbox: the parent is gone.
+func (b *box) abandon() {
+	b.mu.Lock()
+	t := b.task
+	b.mu.Unlock()
+	if t != nil {
+		t.cancel()
+		t.finish()
+		<-t.ended
+	}
+	b.mu.Lock()
+	made := b.sandbox
+	b.closed = true
+	b.mu.Unlock()
+	if made != nil {
+		_ = made.Close() // there is nobody to tell
+	}
+}
+
+// take takes a frame of the parent's.
+func (s *server) take(f frame) error {
+	s.mu.Lock()
+	b := s.boxes[f.box]
+	made := f.box <= s.last
+	if f.kind == kindCreate || f.kind == kindRestore {
+		var err error
+		if b, err = s.add(f.box); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case b == nil && made:
+		return nil // it was closed before this was read
+	case b == nil:
+		return breached("a frame of a sandbox that was never made")
+	}
+	switch f.kind {
+	case kindProbe, kindCreate, kindRestore, kindRun, kindSnapshot, kindFork, kindClose:
+		return b.begin(f)
+	}
+	return b.take(f)
+}
+
+// begin begins an operation.
+func (b *box) begin(f frame) error {
+	do, err := b.prepare(f)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	running := b.task
+	switch {
+	case b.closed: // it was closed while this was on its way, and the parent knows
+		b.mu.Unlock()
+		return nil
+	case f.op <= b.last:
+		err = breached("operation %d after %d", f.op, b.last)
+	case running != nil && f.kind != kindClose:
+		err = breached("an operation of kind %d while another one is under way", f.kind)
+	case (f.kind == kindProbe) != (b.id == 0):
+		err = breached("an operation of kind %d on sandbox %d", f.kind, b.id)
+	}
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	b.last = f.op
+	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1)}
+	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
+	if f.kind == kindClose {
+		b.closed = true
+	} else {
+		b.task = t
+	}
+	b.mu.Unlock()
+	b.s.work.Go(func() {
+		r := do(t)
+		t.cancel()
+		t.finish()
+		b.mu.Lock()
+		if b.task == t {
+			b.task = nil
+		}
+		b.mu.Unlock()
+		close(t.ended)
+		_ = b.s.w.send(kindResult, b.id, f.op, r.append(nil), nil) // where it fails, the reader sees it
+	})
+	return nil
+}
+
+// prepare reads what a frame asks for.
+func (b *box) prepare(f frame) (func(*task) result, error) {
+	switch f.kind {
+	case kindCreate:
+		spec, err := parseSpec(f.payload)
+		return func(t *task) result { return b.made(b.s.driver.Create(t.ctx, spec)) }, err
+	case kindRestore:
+		if len(f.payload) < 8 {
+			return nil, breached("a restore of %d bytes", len(f.payload))
+		}
+		size := binary.LittleEndian.Uint64(f.payload)
+		spec, err := parseSpec(f.payload[8:])
+		return func(t *task) result { return b.restore(t, spec, size) }, err
+	case kindRun:
+		c, err := parseCommand(f.payload)
+		return func(t *task) result { return b.run(t, c) }, err
+	case kindFork:
+		if len(f.payload) != 4 {
+			return nil, breached("a fork of %d bytes", len(f.payload))
+		}
+		copied, err := b.s.reserve(binary.LittleEndian.Uint32(f.payload))
+		return func(t *task) result { return b.fork(t, copied) }, err
+	case kindSnapshot:
+		return b.snapshot, nil
+	case kindClose:
+		return b.close, nil
+	}
+	return b.s.probe, nil
+}
+
+// take takes a frame of an operation under way.
+func (b *box) take(f frame) error {
+	b.mu.Lock()
+	t, last := b.task, b.last
+	b.mu.Unlock()
+	if f.op > last {
+		return breached("a frame of an operation that was never begun")
+	}
+	if t == nil || t.op != f.op {
+		return nil // it was over before this was read
+	}
+	switch f.kind {
+	case kindCredit:
+		return t.grant(f.payload)
+	case kindData:
+		if t.kind == kindRun || t.kind == kindRestore {
+			return t.put(f.payload)
+		}
+	case kindEnd:
+		t.end()
+		return nil
+	case kindDeaf:
+		t.deafen()
+		return nil
+	case kindCancel:
+		t.cancel() // what a guest said before can still be sent
+		return nil
+	case kindAnswer:
+		return t.answered(f.payload)
+	}
+	return breached("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
+}
+
+// made takes over a sandbox that a driver made.
+func (b *box) made(made sandbox.Sandbox, err error) result {
+	if err != nil {
+		return result{err: err}
+	}
+	b.mu.Lock()
+	closed := b.closed
+	if !closed {
+		b.sandbox = made
+	}
+	b.mu.Unlock()
+	if closed {
+		return result{err: made.Close()}
+	}
+	return result{}
+}
+
+// inner gives the sandbox, if there is one.
+func (b *box) inner() (sandbox.Sandbox, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sandbox == nil {
+		return nil, tool.Errorf(tool.Conflict, "the sandbox was not made")
+	}
+	return b.sandbox, nil
+}
+
+func (b *box) restore(t *task, spec sandbox.Spec, size uint64) result {
+	r, ok := b.s.driver.(sandbox.Restorer)
+	if !ok {
+		return result{err: tool.Errorf(tool.Unavailable, "sandboxes of this kind can't be restored")}
+	}
+	var all []byte
+	for uint64(len(all)) < size {
+		select {
+		case <-t.more:
+		case <-t.ctx.Done():
+			return result{err: t.ctx.Err()}
+		}
+		data, _ := t.flow.take()
+		all = append(all, data...)
+		if err := t.took(len(data)); err != nil {
+			return result{err: err}
+		}
+	}
+	return b.made(r.Restore(t.ctx, spec, all))
+}
+
+func (b *box) snapshot(t *task) result {
+	made, err := b.inner()
+	if err != nil {
+		return result{err: err}
+	}
+	k, ok := made.(sandbox.Snapshotter)
+	if !ok {
+		return result{err: tool.Errorf(tool.Unavailable, "sandboxes of this kind can't be kept")}
+	}
+	all, err := k.Snapshot(t.ctx)
+	if err == nil {
+		err = t.send(all)
+	}
+	return result{err: err}
+}
+
+// reserve takes a number for a sandbox that is about to be made.
+func (s *server) reserve(id uint32) (*box, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.add(id)
+}
+
+// add makes a box. The numbers may come in another order than they were given. The caller holds mu.
+func (s *server) add(id uint32) (*box, error) {
+	if s.boxes[id] != nil || len(s.boxes) > mostBoxes {
+		return nil, breached("a sandbox of number %d", id)
+	}
+	b := &box{s: s, id: id}
+	s.boxes[id], s.last = b, max(s.last, id)
+	return b, nil
+}
+
+func (b *box) fork(t *task, copied *box) result {
+	made, err := b.inner()
+	if err != nil {
+		return result{err: err}
+	}
+	f, ok := made.(sandbox.Forker)
+	if !ok {
+		return result{err: tool.Errorf(tool.Unavailable, "sandboxes of this kind can't be copied")}
+	}
+	return copied.made(f.Fork(t.ctx))
+}
+
+// close destroys the sandbox and stops what is under way.
+func (b *box) close(*task) result {
+	b.mu.Lock()
+	made, t := b.sandbox, b.task
+	b.mu.Unlock()
+	if t != nil && t.kind != kindRun { // a Run is stopped by the sandbox, which says so
+		t.cancel()
+		t.finish()
+		<-t.ended
+	}
+	b.s.mu.Lock()
+	delete(b.s.boxes, b.id)
+	b.s.mu.Unlock()
+	if made == nil {
+		return result{} // or it is closed as soon as it is made
+	}
+	return result{err: made.Close()}
+}
+
+// probe says what the driver can do.
+func (s *server) probe(t *task) result {
+	caps, err := s.driver.Probe(t.ctx)
+	if err != nil {
+		return result{err: tool.Errorf(tool.Unavailable, "%w", err)}
+	}
+	b, err := json.Marshal(caps)
+	return result{rest: b, err: err}
+}

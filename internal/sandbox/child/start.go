@@ -1,0 +1,96 @@
+package child
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A starter starts children. It does so on one thread that lives as long as itself, since a system may end a child when
+// the thread that started it ends.
+type starter struct {
+	command  []string
+	requests chan request
+	work     sync.WaitGroup
+}
+
+// A request is for a child, with more arguments than the command and the plan.
+type request struct {
+	more   []string
+	answer chan<- started
+}
+
+type started struct {
+	peer peer
+	err  error
+}
+
+func newStarter(command []string) *starter {
+	s := &starter{command: command, requests: make(chan request)}
+	s.work.Go(func() {
+		runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+		plan := 0
+		for r := range s.requests {
+			var p peer
+			var err error
+			p, plan, err = startWith(s.command, plan, r.more)
+			r.answer <- started{p, err}
+		}
+	})
+	return s
+}
+
+// start starts a child.
+func (s *starter) start(more ...string) (peer, error) {
+	answer := make(chan started, 1)
+	s.requests <- request{more, answer}
+	a := <-answer
+	return a.peer, a.err
+}
+
+func (s *starter) close() {
+	close(s.requests)
+	s.work.Wait()
+}
+
+// environment is all that a child is told by variables. The runtime is not to look at files for the number of
+// processors, neither now nor later.
+func environment() []string {
+	return []string{fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)), "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
+}
+
+// A tail keeps the beginning of what a child writes to standard error, where Go says why a process ends.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write keeps b, or drops it.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b[:min(len(b), maxText-len(t.text))]...)
+	return len(b), nil
+}
+
+// after gives the first lines after a mark, or nothing where there are none.
+func (t *tail) after(mark string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.TrimSpace(bounded(string(t.text)))
+	if text == "" {
+		return ""
+	}
+	lines := strings.SplitN(text, "\n", 4)
+	return mark + strings.Join(lines[:min(3, len(lines))], " / ")
+}
+
+// own is this binary.
+func own() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil // also when it was replaced or removed
+	}
+	return os.Executable()
+}
