@@ -16,18 +16,20 @@ import (
 
 // A Session is state that lives on between programs, and belongs to one principal.
 type Session struct {
-	Name       string    `json:"name"`
-	Owner      string    `json:"owner"`
-	Languages  []string  `json:"languages"` // that it has run
-	State      string    `json:"state"`     // "running", "hot" (in memory) or "suspended" (on disk only)
-	Created    time.Time `json:"created"`
-	Used       time.Time `json:"used"`
-	Expires    time.Time `json:"expires"`  // when it is ended if nobody uses it
-	Programs   int       `json:"programs"` // that ended well
-	StateBytes int64     `json:"state_bytes"`
-	FileBytes  int64     `json:"file_bytes"`
-	Files      int       `json:"files"`
-	Engine     string    `json:"engine"` // build of the engine that the state is of
+	Name         string    `json:"name"`
+	Owner        string    `json:"owner"`
+	Languages    []string  `json:"languages"` // that it has run
+	State        string    `json:"state"`     // "running", "hot" (in memory) or "suspended" (on disk only)
+	Created      time.Time `json:"created"`
+	Used         time.Time `json:"used"`
+	Expires      time.Time `json:"expires"`     // when it is ended if nobody uses it
+	Programs     int       `json:"programs"`    // that ended well
+	StateBytes   int64     `json:"state_bytes"` // of memory, packed
+	FileBytes    int64     `json:"file_bytes"`
+	Files        int       `json:"files"`
+	JournalBytes int64     `json:"journal_bytes"` // of what it can be rebuilt from; 0 when that was too much to keep
+	Engine       string    `json:"engine"`        // build of the engine that the state is of
+	Note         string    `json:"note,omitempty"`
 }
 
 // A SessionSource is what a session is made of. In a fork To is the name of the copy.
@@ -67,12 +69,17 @@ type DirEntry struct {
 
 // A Skill is a saved module, which every program of its owner can import.
 type Skill struct {
-	Name     string    `json:"name"`  // of the file: "report.ts"
-	Owner    string    `json:"owner"` // who saved it
-	Shared   bool      `json:"shared"`
-	Changed  bool      `json:"changed,omitempty"` // it is shared, and has changed since: others see it as it was
-	Modified time.Time `json:"modified"`
-	Source   string    `json:"source,omitempty"` // where one skill was asked for
+	Name        string    `json:"name"`  // of the file: "report.ts"
+	Owner       string    `json:"owner"` // who saved it
+	Own         bool      `json:"own"`   // the user is the owner
+	Description string    `json:"description,omitempty"`
+	Signatures  []string  `json:"signatures,omitempty"` // of what it exports
+	Import      string    `json:"import,omitempty"`     // a line that imports it
+	Size        int       `json:"size"`                 // bytes
+	Shared      bool      `json:"shared"`
+	Changed     bool      `json:"changed,omitempty"` // it is shared, and has changed since: others see it as it was
+	Modified    time.Time `json:"modified"`
+	Source      string    `json:"source,omitempty"` // where one skill was asked for
 }
 
 // Sessions lists the user's sessions.
