@@ -189,6 +189,7 @@ func (d *Driver) explain(caps *sandbox.Capabilities, ps []Protection) error {
 	if caps.Details == nil {
 		caps.Details = map[string]string{}
 	}
+	caps.Missing = slices.DeleteFunc(caps.Missing, func(m string) bool { return m == sandbox.Unenclosed })
 	var armed []string
 	for _, p := range ps {
 		text := p.Name

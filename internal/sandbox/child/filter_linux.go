@@ -29,6 +29,10 @@ const (
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
 )
 
+// pagemapScan is the ioctl by which a process asks which of its own pages it has written to (PAGEMAP_SCAN), of a file that
+// the driver opened before.
+const pagemapScan = 0xc0606610
+
 // rules are the system calls of the Go runtime, and of drivers that map memory and files of memory. Whatever isn't here
 // or among the deadly ones is refused with EPERM.
 func rules() []rule {
@@ -39,6 +43,7 @@ func rules() []rule {
 		{call: unix.SYS_CLONE, check: []check{{0, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND}}, deny: kill},
 		{call: unix.SYS_CLONE3, check: []check{{0, 0, 1}}, deny: none}, // its flags can't be seen here; who asks takes clone instead
 		{call: unix.SYS_TGKILL, check: []check{{0, ^uint32(0), uint32(os.Getpid())}}, deny: kill},
+		{call: unix.SYS_IOCTL, check: []check{{1, ^uint32(0), pagemapScan}}, deny: deny},
 		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong}, // the runtime names its mappings until it hears this
 	}
 	for _, cmd := range []uint32{unix.F_GETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS} {

@@ -33,9 +33,7 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 			"cpu":     cpuClockName,
 			"imports": "one stream of lines; no clock, randomness, files, network or modules but what those lines bring",
 		},
-		Missing: append([]string{
-			"a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them",
-		}, missing...),
+		Missing: append([]string{sandbox.Unenclosed}, missing...),
 	}
 	for _, k := range d.kinds {
 		caps.Runtimes = append(caps.Runtimes, k.lang.name)
