@@ -4,14 +4,33 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
+
+// engineCommand makes the test's binary the process that an engine runs in.
+const engineCommand = "__bench_engine"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == engineCommand {
+		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) }); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
 
 func TestTimed(t *testing.T) {
 	var took []time.Duration
@@ -128,9 +147,9 @@ func TestReportJSON(t *testing.T) {
 
 // The parts that are measured by themselves, in the process of the test: all that they name is there.
 func TestParts(t *testing.T) {
-	r := &runner{cfg: Config{Quick: true}, dir: t.TempDir()}
+	r := &runner{cfg: Config{Quick: true, EngineArgs: []string{engineCommand}}, dir: t.TempDir()}
 	for _, g := range groups() {
-		if !slices.Contains([]string{"engine", "density", "search", "record"}, g.short) {
+		if !slices.Contains([]string{"engine", "child", "density", "search", "record"}, g.short) {
 			continue
 		}
 		figures, err := g.run(r, t.Context())
@@ -140,6 +159,7 @@ func TestParts(t *testing.T) {
 		rep := newReport(r.cfg)
 		rep.add(g, figures)
 		for _, f := range rep.Figures {
+			t.Logf("%s: %v %s %s", f.Name, f.Median, f.Unit, f.Why)
 			if f.Median < 0 || f.N == 0 && f.Why == "" || f.Why == "it was not measured" {
 				t.Errorf("%s: %+v", g.short, f)
 			}

@@ -1,8 +1,15 @@
 package bench
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
+)
 
 // childDriver makes the driver that the gateway uses: the engine in child processes of this program.
 func (r *runner) childDriver() (closingDriver, error) {
-	return nil, errors.New("in this build the engine runs in the gateway's own process")
+	if len(r.cfg.EngineArgs) == 0 {
+		return nil, errors.New("this program has no command that runs the engine")
+	}
+	return child.New(child.Config{Command: r.cfg.EngineArgs})
 }

@@ -69,16 +69,22 @@ func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) 
 	if err != nil {
 		return nil, err
 	}
-	g := open(ctx, box, lang, nil)
+	g := open(ctx, box, nil)
 	defer func() { err = errors.Join(err, g.close()) }()
-	code, call := map[string]string{"ts": cpuTS + "\n(() => suite.prepare())", "py": cpuPY + "\nsuite.prepare()"}[lang],
-		map[string]string{"ts": "(() => suite.%s())", "py": "suite.%s()"}[lang]
-	if v, err := g.eval(code); err != nil || v != "true" {
+	p, err := prepare(lang, prepareCPU[lang])
+	if err != nil {
+		return nil, err
+	}
+	if v, err := g.eval(p); err != nil || v != "true" {
 		return nil, errors.Join(err, fmt.Errorf("prepare: %s", v))
 	}
 	var out []Figure
 	for i, c := range computations {
-		do := func() error { _, err := g.eval(fmt.Sprintf(call, c.name)); return err }
+		p, err := prepare(lang, "suite."+c.name+"()")
+		if err != nil {
+			return nil, err
+		}
+		do := func() error { _, err := g.eval(p); return err }
 		if err := do(); err != nil { // warm
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -19,7 +20,6 @@ import (
 // protocol, so that what is measured is the engine.
 type guest struct {
 	box    sandbox.Sandbox
-	lang   string // "ts", "py"
 	stream *stream
 	ran    chan error // what Run gave
 }
@@ -28,8 +28,8 @@ type guest struct {
 var seed = strings.Repeat("0123456789abcdef", 4)
 
 // open begins a Run of box, which goes on until pause or close.
-func open(ctx context.Context, box sandbox.Sandbox, lang string, call func(*sandbox.GuestCall) json.RawMessage) *guest {
-	g := &guest{box: box, lang: lang, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
+func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
+	g := &guest{box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
 	g.stream.more.L = &g.stream.mu
 	go func() {
 		_, err := box.Run(ctx, &sandbox.Cmd{Guest: g.stream, Keep: true})
@@ -40,9 +40,9 @@ func open(ctx context.Context, box sandbox.Sandbox, lang string, call func(*sand
 }
 
 // eval runs a program, which goes on where the ones before it ended, and gives its value.
-func (g *guest) eval(code string) (string, error) {
+func (g *guest) eval(p *program.Program) (string, error) {
 	line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
-		Code: code, Name: "program", Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
+		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
 	}})
 	if err != nil {
 		return "", err

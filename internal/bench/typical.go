@@ -1,5 +1,7 @@
 package bench
 
+import "github.com/biplane-dev/biplane/internal/program"
+
 // thirtyLines is a program as agents write them, less the calls.
 const thirtyLines = `const customers = Array.from({ length: 200 }, (_, i) => ({
   id: i,
@@ -32,39 +34,9 @@ return {
   regions: regions.size,
 };`
 
-// typical is the same as an engine gets it, by language: in a session, where all that it declares stays.
+// typical is the program that sessions are measured after, by language.
 var typical = map[string]string{
-	"ts": `(async () => {
-globalThis.customers = Array.from({ length: 200 }, (_, i) => ({
-  id: i,
-  name: "customer " + i,
-  region: ["north", "south", "east", "west"][i % 4],
-  orders: Array.from({ length: i % 7 }, (_, k) => ({ total: (i * 31 + k * 17) % 500, paid: (i + k) % 3 !== 0 })),
-}));
-globalThis.open = customers
-  .map((c) => ({ ...c, due: c.orders.filter((o) => !o.paid).reduce((s, o) => s + o.total, 0) }))
-  .filter((c) => c.due > 300);
-globalThis.regions = new Map();
-for (const c of open) {
-  const r = regions.get(c.region) ?? { count: 0, due: 0, names: [] };
-  r.count++;
-  r.due += c.due;
-  if (/\d*[02468]$/.test(c.name)) {
-    r.names.push(c.name.toUpperCase());
-  }
-  regions.set(c.region, r);
-}
-globalThis.line = function line(region, { count, due, names }) {
-  return region + ": " + count + " owe " + due.toFixed(2) + " (" + names.slice(0, 3).join(", ") + ")";
-}
-globalThis.lines = [...regions].map(([region, r]) => line(region, r)).sort();
-return {
-  report: lines.join("; "),
-  total: open.reduce((s, c) => s + c.due, 0),
-  largest: Math.max(...open.map((c) => c.due)),
-  regions: regions.size,
-};
-})`,
+	"ts": thirtyLines,
 	"py": `import re
 from dataclasses import dataclass, field
 
@@ -101,4 +73,22 @@ lines = sorted(line(region, s) for region, s in regions.items())
     "largest": max(c["due"] for c in due),
     "regions": len(regions),
 }`,
+}
+
+// What is run in engines that are measured: 1+1, a variable that the typical program left, many calls, the CPU set.
+var (
+	one      = map[string]string{"ts": "1 + 1", "py": "1 + 1"}
+	variable = map[string]string{"ts": "regions.size", "py": "len(regions)"}
+	manyTool = map[string]string{
+		"ts": `for (let i = 0; i < %d; i++) await bench.echo({ i }); return "done"`,
+		"py": "for i in range(%d):\n    await bench.echo(i=i)\n'done'",
+	}
+	prepareCPU = map[string]string{"ts": cpuTS + "\nsuite.prepare()", "py": cpuPY + "\nsuite.prepare()"}
+)
+
+// prepare makes a program of a session runnable, as the executor does: once, before anything is timed.
+func prepare(lang, source string) (*program.Program, error) {
+	return program.New(program.Config{}).Prepare(program.Request{
+		Source: source, Language: map[string]string{"ts": "typescript", "py": "python"}[lang], Session: true,
+	})
 }
