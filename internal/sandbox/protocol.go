@@ -63,6 +63,9 @@ type GuestMessage struct {
 	Emit    *Emit      `json:"emit,omitempty"`
 	Done    *Done      `json:"done,omitempty"`
 	Fail    *Fail      `json:"fail,omitempty"`
+	// Hold says that the guest stands still until the next line of the host comes (a call that nothing awaits, in a
+	// language that has no await there): it can't be kept (Cmd.Keep) before that.
+	Hold bool `json:"hold,omitempty"`
 }
 
 // Timer asks for one Wake in MS milliseconds, instead of any that was asked for before; negative: none. A Run takes back

@@ -1,0 +1,161 @@
+"""ToolError, and errors as the host hears of them."""
+
+import sys
+import traceback
+import types
+
+MAX_TEXT = 64 * 1024
+MAX_FRAMES = 24
+
+
+class ToolError(Exception):
+    """A call of a tool that failed. kind says how: "invalid", "not_found", "conflict", "denied", "limit", "timeout", "unavailable" or "internal"."""
+
+    def __init__(self, message="", kind="internal", upstream="", tool=""):
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+        self.upstream = upstream
+        self.tool = tool
+
+
+ToolError.__module__ = "biplane"
+
+
+class StalledError(RuntimeError):
+    """The program waits for what can't come."""
+
+
+class Return(BaseException):
+    """What a return outside any function is made into."""
+
+    def __init__(self, value=None):
+        self.value = value
+
+
+_LIBRARY = "/lib/python3.13/"
+
+
+def own(filename):
+    """Whether code of that file is the program's, or one of its own modules'."""
+    return not filename.startswith((_LIBRARY, "<frozen", "<driver"))
+
+
+def _frame(filename, lineno, name):
+    return 'File "%s", line %d, in %s' % (filename, lineno, name)
+
+
+def stack_of(tb):
+    """The program's frames of a traceback, the innermost last."""
+    frames = []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if own(code.co_filename):
+            frames.append(_frame(code.co_filename, tb.tb_lineno or 0, code.co_name))
+        tb = tb.tb_next
+    return "\n".join(_some(frames))
+
+
+def _some(frames):
+    if len(frames) > MAX_FRAMES:
+        return frames[: MAX_FRAMES // 2] + ["... %d more" % (len(frames) - MAX_FRAMES)] + frames[-MAX_FRAMES // 2 :]
+    return frames
+
+
+def caller_stack():
+    """The program's frames of whoever called."""
+    frames = []
+    f = sys._getframe(1)
+    while f is not None and len(frames) < MAX_FRAMES:
+        if own(f.f_code.co_filename):
+            frames.append(_frame(f.f_code.co_filename, f.f_lineno or 0, f.f_code.co_name))
+        f = f.f_back
+    frames.reverse()
+    return "\n".join(frames)
+
+
+def _cut(s):
+    return s if len(s) <= MAX_TEXT else s[:MAX_TEXT] + "…"
+
+
+def _only(e):
+    """Name and message of an error, with the suggestions that a traceback would end with."""
+    name = type(e).__name__
+    try:
+        text = str(e)
+    except BaseException:
+        text = "(the message can't be shown)"
+    if isinstance(e, (NameError, AttributeError, ImportError)):
+        try:
+            last = list(traceback.TracebackException(type(e), e, e.__traceback__, compact=True).format_exception_only())[-1].rstrip("\n")
+            prefix = type(e).__qualname__ + ": "
+            at = last.find(prefix)
+            if at >= 0 and len(last) > at + len(prefix) + len(text):
+                text = last[at + len(prefix) :]
+        except BaseException:
+            pass
+    elif isinstance(e, KeyError) and len(e.args) == 1:
+        text = "no key %s" % text
+    return name, text
+
+
+def brief(e):
+    """One line on an error."""
+    name, text = _only(e)
+    return _cut("%s: %s" % (name, text) if text else name)
+
+
+def _notes(e):
+    more = [n for n in getattr(e, "__notes__", ()) if isinstance(n, str)]
+    if isinstance(e, BaseExceptionGroup):
+        more += ["- " + brief(x) for x in e.exceptions[:10]]
+    cause = e.__cause__
+    for _ in range(5):
+        if cause is None:
+            break
+        more.append("caused by: " + brief(cause))
+        cause = cause.__cause__
+    return more
+
+
+def describe(e):
+    """An error as the protocol's GuestError."""
+    name, text = _only(e)
+    stack = stack_of(e.__traceback__)
+    if isinstance(e, SyntaxError) and e.lineno is not None and own(e.filename or ""):
+        place = 'File "%s", line %d' % (e.filename, e.lineno) + (", column %d" % e.offset if e.offset else "")
+        stack = stack + "\n" + place if stack else place
+        text = "%s (line %d%s)" % (e.msg, e.lineno, ", column %d" % e.offset if e.offset else "")
+    if isinstance(e, RecursionError):
+        text += ": recurse less deeply, or use a loop"
+    if isinstance(e, MemoryError):
+        text = "the program reached its memory limit: hold less at a time"
+    out = {"name": name, "message": _cut("\n".join([text or name] + _notes(e))), "stack": _cut(stack)}
+    if isinstance(e, ToolError):
+        for k in ("kind", "upstream", "tool"):
+            v = getattr(e, k, None)
+            if isinstance(v, str) and v:
+                out[k] = v
+    elif isinstance(e, StalledError):
+        out["kind"] = "stalled"
+        out["name"] = "Error"
+    return out
+
+
+def tool_error(error):
+    """The ToolError of an answer."""
+    return ToolError(error.get("message", ""), error.get("kind") or "internal", error.get("upstream", ""), error.get("tool", ""))
+
+
+def forget(e):
+    """Lets go of what an error holds: the frames, and all that is in their variables."""
+    seen = set()
+    while e is not None and id(e) not in seen:
+        seen.add(id(e))
+        e.__traceback__ = None
+        e = e.__cause__ or e.__context__
+
+
+# What programs may import.
+module = types.ModuleType("biplane", "What a program has beside Python: tools, and results of theirs.")
+module.ToolError = ToolError

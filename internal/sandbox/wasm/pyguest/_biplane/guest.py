@@ -1,0 +1,294 @@
+"""The guest's end of the protocol: runs one program at a time and ends each with exactly one Done or Fail."""
+
+import asyncio
+import builtins
+import gc
+import importlib
+import inspect
+import linecache
+import os
+import random
+import sys
+import types
+
+from . import calls, console, errors, host, imports, loop as loops, rewrite, shims, tools, values
+from .loop import loop
+
+GRACE = 40  # seconds that a run waits for calls that the program has looked at and not waited for
+MAX_REPORTS = 10
+_missing = object()
+
+_fresh = True
+_program = None  # the one that runs
+
+
+class _Program:
+    def __init__(self, run):
+        self.name = run.get("name") or "program.py"
+        self.session = bool(run.get("session"))
+        self.main = None  # the task that it runs in
+        self.draining = False
+        self.patience = None
+        self.out_of_patience = False
+        self.forgotten = None  # ids of calls
+        self.failures = []  # of tasks that nobody awaited
+
+    async def execute(self, code, entry):
+        namespace = _main.__dict__
+        namespace.pop(rewrite.RESULT, None)
+        try:
+            started = types.FunctionType(code, namespace)()
+            if code.co_flags & inspect.CO_COROUTINE:
+                await started
+            value = namespace.pop(rewrite.RESULT, _missing)
+        except errors.Return as r:
+            value = r.value
+        if value is _missing and entry is not None and callable(namespace.get(entry)):
+            value = namespace[entry]()
+            if not inspect.isawaitable(value) and value is None:
+                return _missing
+        while inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List)):
+            value = await value
+        return value if value is _missing else await self.text(value)
+
+    async def text(self, value):
+        """The value as JSON, with what the awaitables in it come to."""
+        futures = {}
+        for _ in range(10):
+            found = [f for f in values.awaitables(value) if id(f) not in futures]
+            for f in futures.values():
+                found += [g for g in values.awaitables(f) if id(g) not in futures]
+            found = [f for f in found if not isinstance(f, (values.Object, values.List))]
+            if not found:
+                break
+            for f, r in zip(found, await asyncio.gather(*found)):
+                futures[id(f)] = r
+                self.keep = getattr(self, "keep", []) + [f]
+        return values.dumps(value, futures)
+
+
+_main = types.ModuleType("__main__")
+
+
+def _fresh_main():
+    _main.__dict__.clear()
+    _main.__dict__.update({"__name__": "__main__", "__builtins__": builtins, "__doc__": None, "__package__": None, "__loader__": None, "__spec__": None})
+    sys.modules["__main__"] = _main
+
+
+def _reset():
+    """Forgets what earlier programs left."""
+    calls.reset()
+    loop.clear()
+    _fresh_main()
+    for name, m in list(sys.modules.items()):
+        if (getattr(m, "__file__", None) or "").startswith("/") and not m.__file__.startswith("/lib/"):
+            del sys.modules[name]
+
+
+def _start(run):
+    global _fresh, _program
+    p = _program = _Program(run)
+    if not _fresh:
+        if not p.session:
+            _reset()
+        importlib.invalidate_caches()
+    _fresh = False
+    loop.disarm()
+    calls.begin()
+    console.begin()
+    if run.get("seed"):
+        host.seed(bytes.fromhex(run["seed"]))
+        random.seed(int.from_bytes(os.urandom(32)))
+    try:
+        names = run.get("namespaces")
+        _main.__dict__.update(tools.set_namespaces(names))
+        _main.__dict__["__file__"] = p.name
+        text = run["code"]
+        code, entry = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()))
+        linecache.cache[p.name] = (len(text), None, ("\n" * (run.get("line") or 0) + text).splitlines(True), p.name)
+    except BaseException as e:
+        e.__traceback__ = None if isinstance(e, SyntaxError) else e.__traceback__
+        _fail(e)
+        return
+    p.main = loop.create_task(p.execute(code, entry), name="program")
+    p.main.add_done_callback(_ended)
+
+
+def _ended(task):
+    """The program's own code has come to its end."""
+    p = _program
+    if p is None or p.main is not task:
+        return
+    e = None if task.cancelled() else task.exception()
+    if task.cancelled():
+        e = asyncio.CancelledError("the program cancelled itself")
+    if isinstance(e, SystemExit) and e.code in (None, 0, False):
+        p.draining = True
+    elif isinstance(e, SystemExit):
+        _fail(RuntimeError(e.code) if isinstance(e.code, str) else RuntimeError("the program exited with code %s" % (e.code,)), e.__traceback__)
+    elif e is not None:
+        _fail(e)
+    else:
+        p.draining = True
+
+
+def _end():
+    global _program
+    p, _program = _program, None
+    if p.patience is not None:
+        p.patience.cancel()
+    console.end()
+    return p
+
+
+def _fail(e, traceback=None):
+    if _program is None:
+        return
+    if traceback is not None:
+        e.__traceback__ = traceback
+    if isinstance(e, MemoryError):  # let go of what filled it before anything else is asked for
+        fields = {"name": "MemoryError", "message": "the program reached its memory limit: hold less at a time", "kind": "limit", "stack": ""}
+        try:
+            fields["stack"] = errors.stack_of(e.__traceback__)
+        except MemoryError:
+            pass
+    else:
+        fields = errors.describe(e)
+    _report([f for f in _program.failures if f is not e])
+    _end()
+    errors.forget(e)
+    host.send("fail", {"error": {k: v for k, v in fields.items() if v}})
+
+
+def _report(failures):
+    for f in failures[:MAX_REPORTS]:
+        console.line("error", "a task that nobody awaited failed: " + errors.brief(f))
+
+
+def _drain():
+    """Waits for what the program called and didn't wait for, and ends it."""
+    p = _program
+    left = calls.forgotten()
+    pending = [c for c in left if not c.done()]
+    if pending and not (p.out_of_patience and all(c._seen for c in pending)):
+        if p.patience is None:
+            p.patience = loop.call_later(GRACE, _impatient, p)
+        return
+    text = _missing if p.main.exception() is not None else p.main.result()
+    failed = [c for c in left if not c._seen and c.done() and not c.cancelled() and asyncio.Future.exception(c) is not None]
+    for c in failed[:MAX_REPORTS]:
+        console.line("error", "%s was never awaited, and failed: %s" % (c._path, asyncio.Future.exception(c)))
+    _report(p.failures)
+    if not p.session:
+        running = [t for t in asyncio.all_tasks(loop) if not t.done()]
+        if running:
+            names = ", ".join(sorted({getattr(t.get_coro(), "__name__", "a task") for t in running})[:5])
+            console.line("warn", "the program ended while tasks of it still ran, which ends them: " + names)
+    _end()
+    unawaited = [c._id for c in left]
+    value = "" if text is _missing else '"value":%s%s' % (text, "," if unawaited else "")
+    host.write('{"done":{%s%s}}' % (value, '"unawaited":%s' % host.encode(unawaited) if unawaited else ""))
+
+
+def _impatient(p):
+    p.out_of_patience = True
+    p.patience = None
+
+
+def _stalled():
+    _fail(errors.StalledError(
+        "the program waits for something that can never come: no call and no timer is outstanding. Look for a future that nobody sets, "
+        "a queue that nobody fills, a lock that nobody releases." + "".join(" Before that, a task that nobody awaited failed: " + errors.brief(f) for f in (_program.failures[:1] if _program else ()))))
+
+
+def _unhandled(_, context):
+    e = context.get("exception")
+    if _program is None:
+        return
+    if e is not None and len(_program.failures) < MAX_REPORTS:
+        _program.failures.append(e)
+
+
+def _take(line):
+    """Takes a line of the host."""
+    m = values.decode(line)
+    at = m.get("at")
+    if at is not None:
+        host.clock(at)
+    a = m.get("answer")
+    if a is not None:
+        calls.answer(a)
+    elif "wake" in m:
+        loop.woken()
+    elif m.get("run") is not None and _program is None:
+        _start(m["run"])
+
+
+loop.deliver = _take
+
+
+def _guarded(f, *args):
+    try:
+        f(*args)
+    except MemoryError as e:
+        _out_of_memory(e)
+    except (SystemExit, KeyboardInterrupt) as e:  # in a task: it ends the program
+        if _program is not None and _program.main is not None and not _program.main.done():
+            _fail(e) if not (isinstance(e, SystemExit) and e.code in (None, 0)) else _fail(RuntimeError("a task ended the program: exit() outside its main code"))
+    except RecursionError as e:
+        _fail(e)
+
+
+def _out_of_memory(e):
+    if _program is not None:
+        _fail(e)
+    gc.collect()
+
+
+def deliver(line):
+    """A line of the host."""
+    _guarded(_take, line)
+
+
+def _idle():
+    loop.drive()
+    p = _program
+    if p is None:
+        console.end()
+        return
+    if p.draining:
+        _drain()
+        loop.drive()
+    elif p.main is not None and p.main.done():
+        _ended(p.main)
+        if _program is not None and _program.draining:
+            _drain()
+    elif loop.idle() and calls.waiting() == 0:
+        _stalled()
+    if _program is not None:
+        console.flush()
+        loop.arm()
+
+
+def idle():
+    """There are no more lines for now."""
+    _guarded(_idle)
+
+
+def _install():
+    console.install()
+    loops.install()
+    tools.install()
+    rewrite.install()
+    shims.install()
+    imports.install()
+    loop.set_exception_handler(_unhandled)
+    _fresh_main()
+    builtins.exit = builtins.quit = sys.exit
+    sys.path_importer_cache.clear()
+    gc.collect()
+    gc.freeze()
+
+
+_install()

@@ -1,0 +1,66 @@
+"""Modules that are not there, and those of ./skills."""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+
+from . import tools
+
+_TIER = "packages with native code need the process tier, which this sandbox is not"
+_NETWORK = "the sandbox has no network: reach services through tools, as search(\"...\") finds them"
+
+_why = {}
+for _n in "numpy pandas scipy sklearn matplotlib seaborn polars pyarrow torch tensorflow PIL cv2 lxml cryptography psycopg2 duckdb orjson ujson".split():
+    _why[_n] = _TIER
+for _n in "requests httpx aiohttp urllib3 httplib2 boto3 openai anthropic github google slack_sdk paramiko websockets ssl ftplib smtplib imaplib poplib xmlrpc telnetlib".split():
+    _why[_n] = _NETWORK
+for _n in "multiprocessing pty".split():
+    _why[_n] = "the sandbox has no processes: use asyncio.gather for what waits"
+for _n in "sqlite3 ctypes tkinter curses readline bz2 lzma dbm _ctypes _sqlite3 _bz2 _lzma _tkinter".split():
+    _why[_n] = "this module of the standard library is not in the embedded engine"
+for _n, _to in {"bs4": "html.parser", "yaml": "json", "dateutil": "datetime and zoneinfo", "pytz": "zoneinfo", "pydantic": "dataclasses", "tabulate": "str.ljust", "tqdm": "print", "toml": "tomllib", "dotenv": "os.environ", "simplejson": "json"}.items():
+    _why[_n] = "only the standard library is here; %s may do" % _to
+
+
+class _Missing(importlib.abc.MetaPathFinder):
+    """Is asked last."""
+
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if "." in name and top in sys.modules:
+            return None
+        if name in tools.tools._all:  # nothing else has that name
+            return importlib.machinery.ModuleSpec(name, tools.Finder(), is_package=True)
+        why = _why.get(top)
+        if why is None:
+            why = "only the standard library, ./skills and tools are here"
+        raise ModuleNotFoundError("No module named %r: %s" % (name, why), name=name)
+
+
+class SkillLoader(importlib.machinery.SourceFileLoader):
+    """Loads modules of the program's own: calls of tools in them are awaited as in programs."""
+
+    def source_to_code(self, data, path, *, _optimize=-1):
+        from . import rewrite
+
+        return rewrite.module(importlib.util.decode_source(data), path)
+
+    def cache_bytecode(self, *a, **k):
+        pass
+
+
+def install():
+    hook = importlib.machinery.FileFinder.path_hook(
+        (SkillLoader, importlib.machinery.SOURCE_SUFFIXES),
+    )
+
+    def own(path):
+        if path == "/lib" or path.startswith("/lib/"):
+            raise ImportError("the library's own", path=path)
+        return hook(path)
+
+    sys.path_hooks.insert(0, own)
+    sys.path += ["/", "/workspace"]
+    sys.path_importer_cache.clear()
+    sys.meta_path.append(_Missing())

@@ -1,0 +1,178 @@
+"""The event loop: it runs what is ready whenever the host's lines are dealt with, and waits by asking for a wake-up."""
+
+import asyncio
+import heapq
+import threading
+from asyncio import events, tasks
+
+from . import errors, host
+
+
+class _Selector:
+    def select(self, timeout):
+        return ()
+
+    def close(self):
+        pass
+
+    def get_map(self):
+        return {}
+
+
+class Loop(asyncio.BaseEventLoop):
+    """The one loop of the guest."""
+
+    def __init__(self):
+        super().__init__()
+        self._selector = _Selector()
+        self._clock_resolution = 0.001
+        self._thread_id = threading.get_ident()
+        self._armed = None  # when the host is to wake us, or None
+        self.waiting = None  # gives how many answers the host owes
+        self.deliver = None  # takes a line of the host
+
+    # What asyncio's own loops have threads and sockets for.
+
+    def _process_events(self, event_list):
+        pass
+
+    def _write_to_self(self):
+        pass
+
+    def close(self):
+        pass
+
+    def is_closed(self):
+        return False
+
+    def stop(self):
+        pass
+
+    async def shutdown_asyncgens(self):
+        pass
+
+    async def shutdown_default_executor(self, timeout=None):
+        pass
+
+    def run_in_executor(self, executor, func, *args):
+        f = self.create_future()
+        try:
+            f.set_result(func(*args))
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as e:
+            f.set_exception(e)
+        return f
+
+    def create_task(self, coro, **kw):
+        if not asyncio.iscoroutine(coro) and hasattr(type(coro), "__await__"):
+            coro = _wrap(coro)
+        return super().create_task(coro, **kw)
+
+    def run_forever(self):
+        raise RuntimeError("the event loop runs already: await what you wait for")
+
+    def run_until_complete(self, future):
+        """Stands still until future is done; other tasks go on meanwhile."""
+        future = tasks.ensure_future(future, loop=self)
+        current = tasks._swap_current_task(self, None)
+        try:
+            while True:
+                self.drive(future)
+                if future.done():
+                    return future.result()
+                if self.idle() and not self.waiting():
+                    raise errors.StalledError("the program waits for what can never come: no call and no timer is outstanding")
+                self.arm()
+                self.deliver(host.next_line())
+        finally:
+            tasks._swap_current_task(self, current)
+
+    # Driving.
+
+    def _head(self):
+        """The next timer, or None."""
+        timers = self._scheduled
+        while timers and timers[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)._scheduled = False
+        return timers[0] if timers else None
+
+    def _due(self):
+        t = self._head()
+        return t is not None and t._when <= self.time() + self._clock_resolution / 2
+
+    def drive(self, until=None):
+        """Runs what is ready until nothing is, or until a future is done."""
+        while (self._ready or self._due()) and not (until is not None and until.done()):
+            self._run_once()
+
+    def idle(self):
+        """Whether nothing is ready and no timer is set."""
+        return not self._ready and self._head() is None
+
+    def arm(self):
+        """Asks the host for a wake-up at the next timer."""
+        t = self._head()
+        when = None if t is None else t._when
+        if when == self._armed:
+            return
+        self._armed = when
+        host.send("timer", {"ms": -1 if when is None else max(0, (when - self.time()) * 1000)})
+
+    def woken(self):
+        self._armed = None
+
+    def disarm(self):
+        """Forgets what was asked for; at the start of a run, which takes it back."""
+        self._armed = None
+
+    def clear(self):
+        """Forgets all that is ready or set."""
+        self._ready.clear()
+        self._scheduled.clear()
+        self._timer_cancelled_count = 0
+
+
+async def _wrap(awaitable):
+    return await awaitable
+
+
+loop = Loop()
+
+
+class _Policy(events.BaseDefaultEventLoopPolicy):
+    def get_event_loop(self):
+        return loop
+
+    def new_event_loop(self):
+        return loop
+
+    def set_event_loop(self, other):
+        pass
+
+
+def run(main, *, debug=None, loop_factory=None):
+    """asyncio.run: on the loop that runs already."""
+    return loop.run_until_complete(main)
+
+
+async def to_thread(func, /, *args, **kwargs):
+    """asyncio.to_thread: there are no threads, so func runs at once."""
+    return func(*args, **kwargs)
+
+
+def install():
+    events.set_event_loop_policy(_Policy())
+    events._set_running_loop(loop)
+    for m in (asyncio, asyncio.runners):
+        m.run = run
+    asyncio.to_thread = asyncio.threads.to_thread = to_thread
+    asyncio.new_event_loop = events.new_event_loop = lambda: loop
+    asyncio.get_event_loop = events.get_event_loop = lambda: loop
+    asyncio.set_event_loop = events.set_event_loop = lambda other: None
+    asyncio.Runner.run = lambda self, coro, *, context=None: loop.run_until_complete(coro)
+    asyncio.Runner.__enter__ = lambda self: self
+    asyncio.Runner.__exit__ = lambda self, *a: None
+    asyncio.Runner.close = lambda self: None
+    asyncio.Runner.get_loop = lambda self: loop

@@ -1,0 +1,114 @@
+package pyguest
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/biplane-dev/biplane/third_party/cpython"
+)
+
+// libraryRoot is the directory that is the library's, in the guest's file system.
+const libraryRoot = "/lib"
+
+// A Library is the read-only directory /lib of all guests: the standard library's compiled modules, the time zones, and
+// the runtime's own modules. It is safe for concurrent use.
+type Library struct {
+	dirs map[string][]entry // by path, without a '/' at the begin; entries sorted
+
+	mu    sync.Mutex
+	files map[string]*libraryFile
+}
+
+// An entry is a file in a directory.
+type entry struct {
+	Name string `json:"name"`
+	Dir  bool   `json:"dir"`
+}
+
+// A libraryFile is unpacked when it is first read: the whole library is 5 MB.
+type libraryFile struct {
+	packed *zip.File
+	data   []byte
+	size   int64
+}
+
+// newLibrary makes the library of the standard one and our own modules: _biplane, and what is in lib in stead of
+// modules that can't work here.
+func newLibrary(own fs.FS) (*Library, error) {
+	l := &Library{dirs: map[string][]entry{}, files: map[string]*libraryFile{}}
+	r, err := zip.NewReader(bytes.NewReader(cpython.Library), int64(len(cpython.Library)))
+	if err != nil {
+		return nil, fmt.Errorf("open the Python library: %w", err)
+	}
+	for _, f := range r.File {
+		at := "lib/python3.13/" + f.Name
+		if strings.HasPrefix(f.Name, "timezones/") {
+			at = "lib/" + f.Name
+		}
+		l.add(at, &libraryFile{packed: f, size: int64(f.UncompressedSize64)})
+	}
+	err = fs.WalkDir(own, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(own, name)
+		l.add("lib/python3.13/"+strings.TrimPrefix(name, "lib/"), &libraryFile{data: b, size: int64(len(b))})
+		return err
+	})
+	for _, d := range l.dirs {
+		sort.Slice(d, func(i, j int) bool { return d[i].Name < d[j].Name })
+	}
+	return l, err
+}
+
+// add adds a file and the directories above it.
+func (l *Library) add(name string, f *libraryFile) {
+	l.files[name] = f
+	for e := (entry{Name: path.Base(name)}); ; e = (entry{Name: path.Base(name), Dir: true}) {
+		name = path.Dir(name)
+		_, known := l.dirs[name]
+		l.dirs[name] = append(l.dirs[name], e)
+		if known || name == "lib" {
+			return
+		}
+	}
+}
+
+// stat says what is at name, a clean path without a '/' at the begin.
+func (l *Library) stat(name string) (dir bool, size int64, ok bool) {
+	if _, ok := l.dirs[name]; ok {
+		return true, 0, true
+	}
+	if f := l.files[name]; f != nil {
+		return false, f.size, true
+	}
+	return false, 0, false
+}
+
+// read gives the content of a file.
+func (l *Library) read(name string) ([]byte, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.files[name]
+	if f == nil {
+		return nil, false
+	}
+	if f.data == nil {
+		r, err := f.packed.Open()
+		if err != nil {
+			return nil, false
+		}
+		defer r.Close()
+		if f.data, err = io.ReadAll(r); err != nil {
+			return nil, false
+		}
+	}
+	return f.data, true
+}
