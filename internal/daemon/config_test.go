@@ -119,6 +119,11 @@ func TestConfigErrors(t *testing.T) {
 		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: there is no anchor "x" above`}},
 		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration has no tags"}},
 		{"two documents", "b.yaml", "mode: code\n---\nmode: auto\n", []string{"b.yaml:3:"}},
+		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
+		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: 'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n", []string{
+			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"", "b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id", "b.yaml:3:62: mcpServers.b.oauth.scopes: \"a b\" is no scope",
+			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535", "b.yaml:4:27: mcpServers.c.oauth is for a server with a url", "b.yaml:5:64: mcpServers.d.oauth is for a server with a url and without a header Authorization",
+		}},
 		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n", []string{"b.yaml:2:37: mcpServers.a.headers"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -246,6 +251,7 @@ mcpServers:
     args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret", "-H", "Authorization: Bearer s3cret", "x-api-key:s3cret"]
     env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}", F: "s3cret:-}", G: "${TOKEN}s3cret}", H: "${NONE:-}" }
   b: { url: "https://s3cret@h/mcp?s3cret", headers: { Authorization: "Bearer ${TOKEN}", X-Key: s3cret, Y: "Bearer s3cret" } }
+  c: { url: "https://h/mcp", oauth: { client_id: me, client_secret: s3cret } }
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -260,12 +266,15 @@ mcpServers:
 		for k, v := range sh.Headers {
 			b.WriteString(" " + k + ": " + v)
 		}
+		if sh.OAuth != nil {
+			b.WriteString(" " + sh.OAuth.ClientID + ": " + sh.OAuth.ClientSecret)
+		}
 	}
 	got := b.String()
 	if strings.Contains(got, "s3cret") {
 		t.Errorf("shows a secret: %s", got)
 	}
-	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}"} {
+	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}", "me: <redacted>"} {
 		if !strings.Contains(got, keep) {
 			t.Errorf("hides %s: %s", keep, got)
 		}
