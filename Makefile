@@ -3,15 +3,17 @@
 # make test       everything that is checked, with the race detector, against real peers
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make bench      the benchmarks
+# make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
 # make fuzz       each fuzz target for FUZZTIME (30s)
 # make generate   translate the engine and build the guest's prelude again
 
 GO ?= go
 FUZZTIME ?= 30s
+N ?= 100000
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test tools bench fuzz generate clean
+.PHONY: build demo test tools bench soak fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -31,6 +33,9 @@ test: tools
 
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak:
+	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/soak
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)
