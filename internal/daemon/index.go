@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,7 @@ func (x *index) tree() map[string]string {
 		items[i] = typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
 	}
 	x.made, x.files = changes, typegen.Tree(items)
+	maps.Copy(x.files, typegen.PythonTree(items))
 	return x.files
 }
 
