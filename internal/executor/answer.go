@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -32,7 +33,8 @@ func (r *run) finish(err error) {
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
 	r.mu.Lock()
-	r.emitted, r.program, r.files, r.ids = nil, nil, nil, nil
+	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
+	r.hold, r.box, r.recorder, r.late = nil, nil, nil, nil
 	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
 	r.answered = res
@@ -140,9 +142,9 @@ func (r *run) blocks(e *Execution) []any {
 	}
 	text(consoleText(e.Console, e.logged))
 	if e.State == Failed {
-		text(notesText(e.Notes[:len(e.Notes)-e.Error.more]))
+		text(lines(r.sessionText(e), notesText(e.Notes[:len(e.Notes)-e.Error.more])))
 	} else {
-		text(strings.TrimSpace(callsText(e.Calls) + "\n" + notesText(e.Notes)))
+		text(lines(callsText(e.Calls), r.sessionText(e), notesText(e.Notes)))
 	}
 	if h := handleOf(e.Value); h != "" && e.State == Done {
 		r.emit(h)
@@ -153,6 +155,22 @@ func (r *run) blocks(e *Execution) []any {
 		out = append(out, b)
 	}
 	return out
+}
+
+// lines joins what is there.
+func lines(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n")
+}
+
+// sessionText is the one line on the session.
+func (r *run) sessionText(e *Execution) string {
+	switch {
+	case e.Session == "":
+		return ""
+	case e.State == Failed:
+		return fmt.Sprintf("session %s is as it was before this program", e.Session)
+	}
+	return "session " + e.Session + r.origin.text()
 }
 
 // handleOf gives the handle of a value that is one.

@@ -32,19 +32,38 @@ const (
 
 // call takes a call of the program: it begins it, and its answer goes to the guest when it comes.
 func (r *run) call(c *sandbox.GuestCall) error {
-	path := strings.TrimPrefix(c.Path, "tools.")
+	n, path, now, err := r.admit(c)
+	switch {
+	case err != nil:
+		return err
+	case now != nil:
+		return r.answerNow(c.ID, now)
+	}
+	turn := r.turns.join() // here, in the order of the program's own calls
+	r.calls.Go(func() {
+		value, failure := r.made(n, c, path, turn)
+		size := len(value)
+		r.answer(c.ID, value, failure)
+		r.unhold(size)
+	})
+	return nil
+}
+
+// admit takes a call in: as the n-th of those that go through the door, or as one that now answers. An error ends the
+// program.
+func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.RawMessage, error), err error) {
+	refuse := func(kind tool.Kind, format string, a ...any) (int, string, func() (json.RawMessage, error), error) {
+		return 0, path, func() (json.RawMessage, error) { return nil, tool.Errorf(kind, format, a...) }, nil
+	}
+	path = strings.TrimPrefix(c.Path, "tools.")
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return r.answerNow(c.ID, func() (json.RawMessage, error) {
-			return nil, tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", cut(path, 80))
-		})
+		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", cut(path, 80))
 	}
 	switch path {
 	case resultPath:
-		return r.answerNow(c.ID, func() (json.RawMessage, error) { return r.readResult(c.Args) })
+		return 0, path, func() (json.RawMessage, error) { return r.readResult(c.Args) }, nil
 	case executePath, resumePath:
-		return r.answerNow(c.ID, func() (json.RawMessage, error) {
-			return nil, tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly")
-		})
+		return refuse(tool.Invalid, "a program can't start or resume programs: call the tools directly")
 	}
 	lim := r.x.cfg.Limits
 	r.mu.Lock()
@@ -53,27 +72,24 @@ func (r *run) call(c *sandbox.GuestCall) error {
 		refused := r.refused
 		r.mu.Unlock()
 		if refused > maxRefused {
-			return tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", count(lim.Calls, "call"))
+			return 0, path, nil, tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", count(lim.Calls, "call"))
 		}
-		return r.answerNow(c.ID, func() (json.RawMessage, error) {
-			return nil, tool.Errorf(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
-		})
+		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
 	}
-	n := len(r.exec.Calls)
+	n = len(r.exec.Calls)
 	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: short(c.Args), pending: true, begun: time.Now()})
 	r.ids[c.ID] = n
 	r.begin()
 	r.mu.Unlock()
-	turn := r.turns.join() // here, in the order of the program's own calls
-	r.calls.Go(func() { r.make(n, c, path, turn) })
-	return nil
+	return n, path, nil, nil
 }
 
 // maxRefused is how many calls over the limit end the program.
 const maxRefused = 1000
 
-// make makes the n-th call of the program when its turn has come.
-func (r *run) make(n int, c *sandbox.GuestCall, path string, turn chan struct{}) {
+// made makes the n-th call of the program when its turn has come, and gives what it comes to. unhold follows, when that
+// was handed on.
+func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
 	var res *tool.Result
 	var err error
 	select {
@@ -114,12 +130,15 @@ func (r *run) make(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	}
 	r.saw(res)
 	r.mu.Unlock()
-	res = nil // it may be large, and the program slow to read
-	r.answer(c.ID, value, failure)
+	return value, failure
+}
+
+// unhold ends a call whose answer of so many bytes was handed on.
+func (r *run) unhold(size int) {
 	r.mu.Lock()
-	r.answers -= len(value)
-	r.settle()
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.answers -= size
+	r.settleCall()
 }
 
 // errNotMade is how a call ends that still waited for its turn when the program ended.
@@ -218,16 +237,18 @@ func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 		v, err = f()
 	}
 	if err != nil {
-		e := guestError(err)
-		e.Upstream = "biplane"
-		return r.post(id, nil, e, false)
+		return r.post(id, nil, ownError(err), false)
 	}
 	return r.post(id, v, nil, false)
 }
 
-// answer sends an answer to the guest; when the guest is gone, nobody needs it.
+// answer sends an answer to the guest; when the guest is gone, nobody needs it, unless its session goes on.
 func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
-	if err := r.post(id, value, failure, true); err != nil {
+	err := r.post(id, value, failure, true)
+	if err != nil && r.hold != nil {
+		r.lateAnswer(&sandbox.Answer{ID: id, Value: value, Error: failure})
+	}
+	if err != nil {
 		r.x.cfg.Log.Debug("answer to a guest", "execution", r.id, "error", err)
 	}
 }
@@ -237,6 +258,9 @@ func (r *run) post(id int64, value json.RawMessage, failure *sandbox.GuestError,
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.naps.active = time.Now()
+	r.mu.Unlock()
 	return r.stream.send(line, wait)
 }
 
@@ -245,7 +269,7 @@ func (r *run) keep(b block, raw json.RawMessage) string {
 	l := &leftover{principal: r.principal.ID, block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
-			l.data = *b.Resource.Text
+			l.data, l.text = *b.Resource.Text, true
 		}
 	}
 	return r.x.left.keep(l)

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -18,6 +19,8 @@ import (
 type arguments struct {
 	Code     string
 	Language string
+	language string // what it comes to: "typescript" or "python"
+	session  string // empty: none
 	timeout  time.Duration
 }
 
@@ -187,7 +190,16 @@ func (r *run) goesOn() (*tool.Result, error) {
 }
 
 func (r *run) meta(s State) map[string]any {
-	return map[string]any{"biplane.dev/execution": map[string]any{"id": r.id, "state": s}}
+	m := map[string]any{"id": r.id, "state": s}
+	if name := r.exec.Session; name != "" {
+		v := map[string]any{"name": name}
+		if r.origin.from != "" {
+			v["from"] = r.origin.from
+			v["ms"] = float64(r.origin.took.Microseconds()) / 1e3
+		}
+		m["session"] = v
+	}
+	return map[string]any{"biplane.dev/execution": m}
 }
 
 // arguments reads the arguments of execute, strictly.
@@ -198,12 +210,11 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		return a, err
 	}
 	lim := x.cfg.Limits
-	var session string
 	seconds := lim.Timeout.Seconds()
 	if err := errors.Join(
 		field(fields, "code", &a.Code, "a string: the text of the program"),
-		field(fields, "language", &a.Language, "a string: \"typescript\" or \"javascript\""),
-		field(fields, "session", &session, "a string"),
+		field(fields, "language", &a.Language, "a string: \"typescript\" or \"python\""),
+		field(fields, "session", &a.session, "a string: the name of the session"),
 		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
 	); err != nil {
 		return a, tool.AsError(err)
@@ -215,20 +226,43 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	case len(a.Code) > lim.Code:
 		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", sizeText(len(a.Code)), sizeText(lim.Code))
 	case !ok:
-		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default) or \"javascript\"", cut(a.Language, 40))
-	case session != "":
-		return a, tool.Errorf(tool.Invalid, "execute: session %q: sessions aren't available yet, every program starts afresh: leave session out and do all of the job in one program", cut(session, 40))
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
-	a.Language = language
+	if err := x.sessionArguments(fields, a.session, language); err != nil {
+		return a, err
+	}
+	a.language = "typescript"
+	if language == "python" {
+		a.language = language
+	}
 	a.timeout = time.Duration(seconds * float64(time.Second))
 	return a, nil
+}
+
+// sessionArguments checks what needs more than its text.
+func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, language string) error {
+	if raw := fields["session"]; len(raw) > 0 && string(raw) != "null" {
+		if err := session.CheckName(name); err != nil {
+			return tool.Errorf(tool.Invalid, "execute: %w", err)
+		}
+		if x.cfg.Store == nil {
+			return tool.Errorf(tool.Unavailable, "execute: session %q: there are no sessions here, since nothing is stored: leave session out and do all of the job in one program", name)
+		}
+	}
+	if language == "python" { // what runs typescript is found out when a program runs
+		if _, err := x.runnable(language); err != nil {
+			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
+		}
+	}
+	return nil
 }
 
 // languages are the names that agents use for what the engine runs.
 var languages = map[string]string{
 	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
+	"python": "python", "py": "python", "python3": "python",
 	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript", "ecmascript": "javascript",
 }
 

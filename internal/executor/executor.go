@@ -1,6 +1,6 @@
 // Package executor runs programs: it implements the tools execute and resume as tool.Callers.
 //
-// A program is prepared (package program), gets a fresh sandbox, and talks to the Executor over the guest protocol
+// A program is prepared (package program), gets a fresh sandbox or that of its session, and talks to the Executor over the guest protocol
 // (package sandbox). Every call that it makes goes back through the door, in the name of whoever sent the program,
 // many at once. The agent gets the value, the console lines and one line on the calls; never an intermediate result.
 //
@@ -22,6 +22,8 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,7 +36,7 @@ type Preparer interface {
 // Limits bound executions. A zero field means its default.
 type Limits struct {
 	Memory       int64         // bytes a program may hold; default is the driver's
-	CPU          time.Duration // CPU time of a program; default is the driver's
+	CPU          time.Duration // CPU time of a program; default 10 s
 	Timeout      time.Duration // a program's own time where it asks for none: CPU and timers, not the time of tools; default 60 s
 	MaxTimeout   time.Duration // the most that timeout_seconds may ask for; default 10 min
 	Total        time.Duration // wall time of an execution, all in; default 1 h
@@ -50,6 +52,7 @@ type Limits struct {
 	Kept         int           // finished executions kept; default 256
 	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 64 MiB
 	KeptFor      time.Duration // how long; default 1 h
+	Sessions     SessionLimits
 }
 
 // Config makes an Executor. Driver, Door and Programs must be set.
@@ -58,6 +61,8 @@ type Config struct {
 	Door         func() tool.Caller       // the newest gateway; asked for each call of a program
 	Programs     Preparer                 //
 	Files        func() map[string]string // the read-only files of a program, path (as "tools/github/index.ts") to content; may be nil
+	Store        session.Store            // of sessions and skills; nil: there are none, and no program is suspended
+	Key          *secret.Key              // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
 	Limits       Limits
 	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
 	Ended        func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
@@ -73,6 +78,8 @@ type Executor struct {
 	left    *leftovers
 	history *history
 	tokens  *counter
+	lives   *lives
+	skills  *skills
 
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
@@ -111,19 +118,24 @@ func New(cfg Config) (*Executor, error) {
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	x.caps = sync.OnceValues(func() (sandbox.Capabilities, error) { return cfg.Driver.Probe(x.ctx) })
+	x.lives = newLives(cfg.Limits.Sessions, cfg.Now)
+	x.skills = newSkills(cfg.Store)
+	if cfg.Store != nil {
+		x.start(x.tidy)
+	}
 	return x, nil
 }
 
 var errClosing = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the program was stopped"}
 
-// Close stops all executions and waits until they are gone.
+// Close stops all executions, waits until they are gone, and closes the sandboxes of sessions, whose state is stored.
 func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true
 	x.mu.Unlock()
 	x.cancel(errClosing)
 	x.wg.Wait()
-	return nil
+	return x.lives.close()
 }
 
 // start runs f in a goroutine that Close waits for; false when closed.
@@ -165,11 +177,13 @@ func (l Limits) complete() Limits {
 	def(&l.Kept, 256)
 	def(&l.KeptBytes, 64<<20)
 	def(&l.KeptFor, time.Hour)
+	def(&l.CPU, 10*time.Second)
+	l.Sessions = l.Sessions.complete()
 	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
 	return l
 }
 
-func def[T int | time.Duration](v *T, d T) {
+func def[T int | int64 | time.Duration](v *T, d T) {
 	if *v <= 0 {
 		*v = d
 	}

@@ -17,6 +17,7 @@ type leftover struct {
 	value     json.RawMessage // a program's value, as JSON
 	block     json.RawMessage // or a content block, an object
 	data      string          // of a block: its text or base64
+	text      bool            // data is text
 	size      int
 	at        time.Time
 }

@@ -26,13 +26,17 @@ func newQueue(slots, waiting int) *queue {
 
 // enter waits for a slot until ctx is done. A nil error means that leave must follow.
 func (q *queue) enter(ctx context.Context, principal string) error {
+	return q.wait(ctx, principal, false)
+}
+
+func (q *queue) wait(ctx context.Context, principal string, must bool) error {
 	q.mu.Lock()
 	if q.free > 0 {
 		q.free--
 		q.mu.Unlock()
 		return nil
 	}
-	if q.length >= q.max {
+	if q.length >= q.max && !must {
 		q.mu.Unlock()
 		return tool.Errorf(tool.Limit, "%d programs are waiting to run already: try again later", q.length)
 	}
@@ -54,6 +58,11 @@ func (q *queue) enter(ctx context.Context, principal string) error {
 		q.next() // the slot came at the same moment: pass it on
 	}
 	return context.Cause(ctx)
+}
+
+// rejoin is enter for what had a slot before: it is not refused for the number of those that wait.
+func (q *queue) rejoin(ctx context.Context, principal string) error {
+	return q.wait(ctx, principal, true)
 }
 
 // leave gives the slot back.

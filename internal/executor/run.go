@@ -15,7 +15,9 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 const (
@@ -42,7 +44,20 @@ type run struct {
 	stream    *stream
 	turns     *turns // of the calls under way
 	calls     sync.WaitGroup
-	files     map[string]string // made when first asked for
+	fs        *vfs.FS
+	skills    *vfs.Tree // as they were at the beginning
+
+	language string          // "typescript" or "python"
+	engine   string          // what runs it, for people
+	hold     *hold           // of its session; nil: it has none
+	box      sandbox.Sandbox // nil: its session has it again
+	slot     bool            // it has one of the queue
+	origin   origin
+	recorder *session.Recorder // nil: nothing is recorded
+	cpu      time.Duration     // CPU time of the Runs that are over
+	ran      error             // why the last Run didn't leave a guest that can go on
+	saved    time.Duration     // how long that took
+	stray    *time.Timer       // see strayed
 
 	kept  int       // bytes in the history; history's
 	ended time.Time // history's
@@ -65,6 +80,11 @@ type run struct {
 	unseen      int
 	counted     bool
 
+	asking  int               // questions that are being answered
+	late    []json.RawMessage // answers that came after the program's end, for its session
+	naps    naps
+	stopRun context.CancelCauseFunc // ends the Run that is under way
+
 	// The program's own time runs while no call is outstanding.
 	left    time.Duration
 	running bool
@@ -80,7 +100,9 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	}
 	// The program outlives the request that brought it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.exec = Execution{ID: r.id, State: Queued, Principal: principal, Started: x.cfg.Now(), run: r}
+	r.exec = Execution{ID: r.id, State: Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, run: r}
+	r.language = a.language
+	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
 	return r
 }
 
@@ -120,34 +142,74 @@ func (r *run) guard(what string, f func() error) (err error) {
 	return f()
 }
 
-func (r *run) prepareAndRun(a arguments) error {
-	p, err := r.prepare(a)
+func (r *run) prepareAndRun(a arguments) (err error) {
+	var l *live
+	if a.session != "" {
+		if r.hold, err = r.x.acquire(r.ctx, sessionKey{r.principal.ID, a.session}, true); err != nil {
+			return err
+		}
+		defer r.hold.release()
+		l = r.hold.live
+	}
+	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal.ID, l); err != nil {
+		return err
+	}
+	if r.program, err = r.prepare(a); err != nil {
+		return err
+	}
+	if r.program.Runtime == "python" {
+		r.language = "python" // the text said so
+	}
+	caps, err := r.x.runnable(r.language)
 	if err != nil {
 		return err
 	}
-	r.program = p
 	if err := r.x.queue.enter(r.ctx, r.principal.ID); err != nil {
 		return err
 	}
-	defer r.x.queue.leave()
-	caps, err := r.x.caps()
-	if err != nil {
-		return &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
-	}
-	lim := r.x.cfg.Limits
-	box, err := r.x.cfg.Driver.Create(r.ctx, sandbox.Spec{Memory: lim.Memory, CPU: lim.CPU})
-	if err != nil {
-		return fmt.Errorf("create a sandbox: %w", err)
-	}
+	r.slot = true
 	defer func() {
-		if err := box.Close(); err != nil {
-			r.x.cfg.Log.Warn("close a sandbox", "execution", r.id, "error", err)
+		if r.slot {
+			r.x.queue.leave()
 		}
 	}()
+	if err := r.open(l); err != nil {
+		return err
+	}
+	defer r.closeBox()
 	r.mu.Lock()
-	r.exec.State, r.exec.Tier = Running, caps.Tier
+	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
+	r.naps.able = r.x.canNap(r.box)
 	r.mu.Unlock()
-	return r.drive(box)
+	return r.settle(r.drive())
+}
+
+// open gets the program its sandbox: a fresh one, or that of its session.
+func (r *run) open(l *live) (err error) {
+	if l == nil {
+		if r.box, err = r.x.cfg.Driver.Create(r.ctx, r.x.spec(r.language, r.principal.ID)); err != nil {
+			return fmt.Errorf("create a sandbox: %w", err)
+		}
+		return nil
+	}
+	if r.box, r.origin, err = r.x.guest(r.ctx, l, r.language); err != nil {
+		return err
+	}
+	if _, ok := r.box.(sandbox.Snapshotter); !ok {
+		r.closeBox()
+		return errNoSnapshots
+	}
+	r.recorder = session.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
+	return nil
+}
+
+func (r *run) closeBox() {
+	if r.box == nil {
+		return
+	}
+	if err := r.box.Close(); err != nil {
+		r.x.cfg.Log.Warn("close a sandbox", "execution", r.id, "error", err)
+	}
 }
 
 // prepare makes the program runnable. A panic over odd text must not take other programs along.
@@ -158,31 +220,49 @@ func (r *run) prepare(a arguments) (p *program.Program, err error) {
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	return r.x.cfg.Programs.Prepare(program.Request{Source: a.Code, Language: a.Language})
+	q := program.Request{Source: a.Code, Language: a.Language, Session: r.hold != nil, Files: r.module}
+	if r.hold != nil {
+		if g := r.hold.state.Guest(a.language); g != nil {
+			q.Declared = g.Declared
+		}
+	}
+	if strings.Contains(a.Code, "skills") { // an import of one says so
+		if q.Skills, err = modules(r.fs); err != nil {
+			return nil, err
+		}
+	}
+	return r.x.cfg.Programs.Prepare(q)
 }
 
-// drive runs the program in box and gives why that ended without a Done or Fail of the guest, or nil.
-func (r *run) drive(box sandbox.Sandbox) error {
+// module gives the text of a module in ./workspace.
+func (r *run) module(path string) (string, bool) {
+	data, err := r.fs.Read(path, 0, -1)
+	return string(data), err == nil
+}
+
+// drive runs the program and gives why that ended without a Done or Fail of the guest, or nil.
+func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.stream = newStream(lim.Message+4096, r.take, func() error {
+	r.stream = newStream(lim.Message+4096, r.take, func(line []byte) { r.recorder.Heard(session.Line, line) }, func() error {
 		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", sizeText(lim.Message)))
 	})
-	first, err := tool.Marshal(sandbox.HostMessage{Run: &sandbox.Run{Code: r.program.Code, Name: program.FileName, Namespaces: r.program.Namespaces, Seed: newSeed()}, At: r.now()})
-	if err != nil {
-		return err
-	}
-	if err := r.stream.send(first, false); err != nil {
+	if err := r.sendFirst(); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	r.running, r.since = true, time.Now()
-	r.alarm = time.AfterFunc(r.left, r.late)
-	r.mu.Unlock()
+	r.running, r.since, r.naps.active = true, time.Now(), time.Now()
+	r.alarm = time.AfterFunc(r.left, r.outOfTime)
+	r.naps.timer = time.AfterFunc(math.MaxInt64, r.maybeNap)
 	r.wake = time.AfterFunc(math.MaxInt64, r.awake)
-	exit, err := box.Run(r.ctx, &sandbox.Cmd{Guest: r.stream})
+	r.mu.Unlock()
+	exit, err := r.runGuest()
+	r.ran = err
 	r.mu.Lock()
-	r.alarm.Stop()
-	r.wake.Stop()
+	for _, t := range []*time.Timer{r.alarm, r.wake, r.naps.timer, r.stray} {
+		if t != nil {
+			t.Stop()
+		}
+	}
 	r.running = false
 	end := r.end
 	r.mu.Unlock()
@@ -201,6 +281,21 @@ func (r *run) drive(box sandbox.Sandbox) error {
 	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
 }
 
+// sendFirst sends the program, and what its session's earlier ones did not live to hear.
+func (r *run) sendFirst() error {
+	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: newSeed(), Session: r.hold != nil}
+	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
+	if err != nil {
+		return err
+	}
+	for _, line := range append([][]byte{first}, r.unheard()...) {
+		if err := r.stream.send(line, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // now is the time that a program is told, in milliseconds since the epoch.
 func (r *run) now() int64 { return r.x.cfg.Now().UnixMilli() }
 
@@ -209,14 +304,22 @@ const maxTimer = 1 << 31
 
 // setTimer arranges for the one wake-up that the program asks for.
 func (r *run) setTimer(ms float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.wake.Stop()
+	r.naps.due = time.Time{}
 	if ms >= 0 {
-		r.wake.Reset(time.Duration(min(ms, maxTimer) * float64(time.Millisecond)))
+		wait := time.Duration(min(ms, maxTimer) * float64(time.Millisecond))
+		r.naps.due = time.Now().Add(wait)
+		r.wake.Reset(wait)
 	}
 }
 
 // awake tells the program that the time has come.
 func (r *run) awake() {
+	r.mu.Lock()
+	r.naps.due, r.naps.active = time.Time{}, time.Now()
+	r.mu.Unlock()
 	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
 	if err == nil {
 		err = r.stream.send(line, false)
@@ -242,8 +345,8 @@ func (r *run) lastCalls(well bool) {
 	timer.Stop()
 }
 
-// late ends the program when its own time is over.
-func (r *run) late() {
+// outOfTime ends the program when its own time is over.
+func (r *run) outOfTime() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.running {
@@ -260,6 +363,7 @@ func (r *run) late() {
 // begin notes a call that is outstanding: the program's own clock stands still. r.mu is held.
 func (r *run) begin() {
 	r.outstanding++
+	r.watchNap()
 	if r.running {
 		r.running = false
 		r.left -= time.Since(r.since)
@@ -267,8 +371,8 @@ func (r *run) begin() {
 	}
 }
 
-// settle notes that a call was answered. r.mu is held.
-func (r *run) settle() {
+// settleCall notes that a call was answered. r.mu is held.
+func (r *run) settleCall() {
 	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
 		r.running, r.since = true, time.Now()
 		r.alarm.Reset(max(r.left, 0))
@@ -285,9 +389,10 @@ func (r *run) refuse(err error) error {
 func (r *run) take(line []byte) error {
 	r.mu.Lock()
 	r.messages++
+	r.naps.active = time.Now()
 	many, over := r.messages > maxMessages, r.end != nil
 	r.mu.Unlock()
-	if over {
+	if over && r.hold == nil {
 		return nil // it said its last word before
 	}
 	if many {
@@ -300,6 +405,11 @@ func (r *run) take(line []byte) error {
 		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
+	r.recorder.Said(&m, false)
+	if over {
+		r.afterwards(&m)
+		return nil
+	}
 	if err := r.guard("a message of the program", func() error { return r.handle(&m) }); err != nil {
 		if errors.Is(err, errGone) {
 			return err
@@ -309,14 +419,21 @@ func (r *run) take(line []byte) error {
 	return nil
 }
 
+// afterwards takes what a session's guest says when its program has ended: the next program hears of the answer.
+func (r *run) afterwards(m *sandbox.GuestMessage) {
+	switch {
+	case m.Call != nil:
+		r.lateAnswer(&sandbox.Answer{ID: m.Call.ID, Error: guestError(errNotMade)})
+	case m.File != nil:
+		r.lateAnswer(&sandbox.Answer{ID: m.File.ID, Error: guestError(errNotMade)})
+	}
+}
+
 func (r *run) handle(m *sandbox.GuestMessage) error {
 	switch {
 	case m.Call != nil:
 		return r.call(m.Call)
 	case m.File != nil:
-		if r.fileOps++; r.fileOps > maxFiles {
-			return tool.Errorf(tool.Limit, "the program asked for files more than %s times", group(maxFiles))
-		}
 		return r.file(m.File)
 	case m.Timer != nil:
 		r.setTimer(m.Timer.MS)
@@ -333,6 +450,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		}
 		r.mu.Lock()
 		r.end = m
+		r.strayed()
 		r.mu.Unlock()
 		r.stream.end()
 		return nil
@@ -371,19 +489,31 @@ const maxEmitted = 24 << 20
 // maxNotes bounds the notes that a program can bring about.
 const maxNotes = 20
 
-// emit adds a content block to the answer.
+// emit adds a content block to the answer: what is kept under a handle, or a file.
 func (r *run) emit(h string) {
-	l, err := r.x.left.get(r.principal.ID, h)
+	block, err := r.shown(h)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case len(r.exec.Notes) >= maxNotes:
-	case err != nil || l.block == nil:
-		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: nothing to show is kept under the handle %q", cut(h, 80)))
-	case r.emittedSize+len(l.block) > maxEmitted:
-		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", h, sizeText(maxEmitted)))
+	case err != nil:
+		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
+	case r.emittedSize+len(block) > maxEmitted:
+		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", cut(h, 80), sizeText(maxEmitted)))
 	default:
-		r.emitted = append(r.emitted, l.block)
-		r.emittedSize += len(l.block)
+		r.emitted = append(r.emitted, block)
+		r.emittedSize += len(block)
 	}
+}
+
+// shown gives the content block for what a program emits.
+func (r *run) shown(h string) (json.RawMessage, error) {
+	l, err := r.x.left.get(r.principal.ID, h)
+	if err == nil && l.block != nil {
+		return l.block, nil
+	}
+	if strings.HasPrefix(h, "res_") {
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", cut(h, 80))
+	}
+	return r.embed(h)
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -12,13 +13,36 @@ import (
 type stream struct {
 	line    int                     // longest line of the guest, in bytes
 	message func(line []byte) error // takes each line of the guest; an error ends the guest
+	sent    func(line []byte)       // told of each line for the guest, in their order; may be nil
 	tooLong func() error            // makes the error of a line that is too long
 	part    []byte                  // of a line that is not complete; touched by Write only
 	mu      sync.Mutex              //
 	ready   sync.Cond               // something to read, room to send, or the end
 	out     bytes.Buffer            // what the guest has yet to read
 	ended   bool                    // no more is sent; what is left is still read
+	paused  bool                    // the guest is to stop reading when it has read what there is
 	closed  bool                    // the sandbox is gone
+}
+
+// A reach is the stream as one Run of a sandbox has it: the end of the Run ends it, and leaves the stream.
+type reach struct {
+	*stream
+	over bool // guarded by stream.mu
+}
+
+// open gives the stream to a Run.
+func (s *stream) open() *reach { return &reach{stream: s} }
+
+// Read gives bytes of the host; io.EOF after end, and in a pause.
+func (r *reach) Read(p []byte) (int, error) { return r.read(p, &r.over) }
+
+// Close says that the Run is over.
+func (r *reach) Close() error {
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.ready.Broadcast()
+	return nil
 }
 
 // maxUnread is how many bytes the guest may have yet to read before send waits.
@@ -26,8 +50,8 @@ const maxUnread = 16 << 20
 
 var errGone = errors.New("the guest is gone")
 
-func newStream(line int, message func([]byte) error, tooLong func() error) *stream {
-	s := &stream{line: line, message: message, tooLong: tooLong}
+func newStream(line int, message func([]byte) error, sent func([]byte), tooLong func() error) *stream {
+	s := &stream{line: line, message: message, sent: sent, tooLong: tooLong}
 	s.ready.L = &s.mu
 	return s
 }
@@ -57,14 +81,14 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 }
 
-// Read gives bytes of the host; io.EOF after end.
-func (s *stream) Read(p []byte) (int, error) {
+// read gives bytes of the host, unless over.
+func (s *stream) read(p []byte, over *bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.out.Len() == 0 && !s.ended && !s.closed {
+	for s.out.Len() == 0 && !s.ended && !s.closed && !s.paused && !*over {
 		s.ready.Wait()
 	}
-	if s.closed || s.out.Len() == 0 {
+	if s.closed || *over || s.out.Len() == 0 {
 		return 0, io.EOF
 	}
 	n, err := s.out.Read(p)
@@ -82,10 +106,55 @@ func (s *stream) send(line []byte, wait bool) error {
 	if s.ended || s.closed {
 		return errGone
 	}
+	if s.sent != nil {
+		s.sent(line)
+	}
 	s.out.Write(line)
 	s.out.WriteByte('\n')
 	s.ready.Broadcast()
 	return nil
+}
+
+// pause has the Run end that is under way, once the guest has nothing to do; not when there is something to read.
+func (s *stream) pause() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out.Len() > 0 || s.ended || s.closed {
+		return false
+	}
+	s.paused = true
+	s.ready.Broadcast()
+	return true
+}
+
+// resume ends a pause, and reports whether there was one.
+func (s *stream) resume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.paused && !s.ended
+	s.paused = false
+	return was
+}
+
+// unread reports whether there is something to read.
+func (s *stream) unread() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Len() > 0
+}
+
+// wait waits until there is something to read, or the end of the stream or of ctx.
+func (s *stream) wait(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock() // whoever looks at ctx has either seen its end, or waits
+		defer s.mu.Unlock()
+		s.ready.Broadcast()
+	})()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.out.Len() == 0 && !s.ended && !s.closed && ctx.Err() == nil {
+		s.ready.Wait()
+	}
 }
 
 // full reports whether the guest has so much to read already that nothing more should be made for it.
@@ -107,6 +176,7 @@ func (s *stream) end() {
 func (s *stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	s.out = bytes.Buffer{}
 	s.mu.Unlock()
 	s.ready.Broadcast()
 	return nil

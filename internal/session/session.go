@@ -48,8 +48,8 @@ type Change struct {
 	Add    []Blob  // new blobs, to which the session refers
 	Refer  []string
 	Drop   []string // blobs to which it doesn't refer any more; who has no other session that does is deleted
-	// Append is a blob of Add that is the next part of the session's journal; empty: none.
-	Append string
+	// Append are blobs of Add that are the next parts of the session's journal, in their order in Add.
+	Append []string
 	// Journal is the ID of a session whose journal the new one takes over.
 	Journal string
 	// Forget drops the journal.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,7 +170,7 @@ func (k *Sessions) sessionSteps(c *session.Change, drop []string) []step {
 		steps = append(steps, step{dropRef, []any{r.ID, id}})
 	}
 	for _, b := range c.Add {
-		if b.ID == c.Append {
+		if slices.Contains(c.Append, b.ID) {
 			steps = append(steps, step{appendRef, []any{r.ID, b.ID}})
 		} else {
 			steps = append(steps, step{insertRef, []any{r.ID, b.ID}})

@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
+)
+
+// settle ends a program for its session: what it left is stored, before anybody is told that it ended well, or it has
+// never been. err is how the program ended as far as its sandbox is concerned; what settle gives is how it ended.
+func (r *run) settle(err error) error {
+	r.mu.Lock()
+	well := err == nil && r.end != nil && r.end.Done != nil
+	r.mu.Unlock()
+	if well {
+		err = r.save()
+	}
+	if r.hold == nil {
+		return err
+	}
+	if well && err == nil && r.ran == nil {
+		r.hold.hot[r.language] = r.box
+		r.box = nil
+	}
+	return err
+}
+
+// save stores what the program left: the state of its session and its files, and skills, in one step.
+func (r *run) save() error {
+	c := &session.Change{Owner: r.principal.ID}
+	c.Skills = skillChanges(r.skills, r.fs.Skills())
+	if r.hold == nil {
+		if len(c.Skills) == 0 || r.x.cfg.Store == nil {
+			return nil
+		}
+		defer r.x.skills.forget()
+		return unsaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
+	}
+	if r.ran != nil {
+		return r.ran // what it left behind went on for too long
+	}
+	began := time.Now()
+	if err := r.saveSession(c); err != nil {
+		return unsaved("session", err)
+	}
+	r.saved = time.Since(began)
+	return nil
+}
+
+func unsaved(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := *tool.AsError(err)
+	e.Msg = "the program ended well, but its " + what + " could not be stored: " + e.Msg
+	return &e
+}
+
+func (r *run) saveSession(c *session.Change) error {
+	l := r.hold.live
+	s, ok := r.box.(sandbox.Snapshotter)
+	if !ok {
+		return errNoSnapshots
+	}
+	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
+	snapshot, err := s.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	blob := session.NewBlob(snapshot)
+	c.Add = append(c.Add, blob)
+	state := l.state.Clone()
+	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.late}
+	if old := state.Guest(r.language); old != nil {
+		g.Declared = old.Declared
+	}
+	g.Declared = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(g.Declared), r.program.Declared...))))
+	if old := state.Put(g); old != "" {
+		c.Drop = append(c.Drop, old)
+	}
+	files, err := l.files.Next(r.fs.Workspace(), c)
+	if err != nil {
+		return err
+	}
+	r.saveJournal(c, state)
+	c.Record = &session.Record{Programs: 1, Engine: r.engine}
+	if l.rec != nil {
+		c.Record.Programs += l.rec.Programs
+	}
+	return r.x.commit(ctx, l, c, state, files)
+}
+
+// saveJournal adds the program's journal to the session's, or gives that up when it is too much.
+func (r *run) saveJournal(c *session.Change, state *session.State) {
+	if state.Journal.Lost != "" {
+		return
+	}
+	most := r.x.cfg.Limits.Sessions.Journal
+	if j := r.recorder.Journal(); j != nil {
+		if part := session.NewBlob(j.Encode()); state.Journal.Bytes+int64(len(part.Data)) <= int64(most) {
+			c.Add, c.Append = append(c.Add, part), []string{part.ID}
+			state.Journal = state.Journal.Next(part.Data)
+			return
+		}
+	}
+	c.Forget = true
+	state.Journal = session.Mark{Lost: "its programs heard more than " + sizeText(most)}
+}
+
+// skillChanges gives what a program did to the skills.
+func skillChanges(before, now *vfs.Tree) (out []session.SkillChange) {
+	for _, c := range now.Changes(before) {
+		s := session.SkillChange{Name: c.Path, Modified: c.Entry.Modified}
+		if !c.Gone {
+			data, err := c.Entry.Data()
+			if err != nil {
+				continue // nothing that a program wrote can't be read
+			}
+			if s.Source = bytes.Clone(data); s.Source == nil {
+				s.Source = []byte{}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// lateAnswer keeps an answer that came when the program had ended: the session's next program hears of it.
+func (r *run) lateAnswer(a *sandbox.Answer) {
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a})
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.late = append(r.late, json.RawMessage(line))
+	r.mu.Unlock()
+}
+
+// unheard gives the answers that earlier programs of the session did not live to hear, as lines of now.
+func (r *run) unheard() (lines [][]byte) {
+	if r.hold == nil {
+		return nil
+	}
+	g := r.hold.state.Guest(r.language)
+	if g == nil {
+		return nil
+	}
+	for _, raw := range g.Late {
+		var m sandbox.HostMessage
+		if json.Unmarshal(raw, &m) != nil {
+			continue // it was marshalled by us
+		}
+		m.At = r.now()
+		if line, err := tool.Marshal(m); err == nil {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

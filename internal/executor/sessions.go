@@ -1,0 +1,262 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A SessionInfo says how a session is.
+type SessionInfo struct {
+	Name         string    `json:"name"`
+	Owner        string    `json:"owner"`
+	Languages    []string  `json:"languages"` // of its guests: "typescript", "python"
+	State        string    `json:"state"`     // "running" (a program is), "hot" (in memory) or "suspended" (in the store only)
+	Created      time.Time `json:"created"`
+	Used         time.Time `json:"used"`
+	Expires      time.Time `json:"expires"`     // it is ended then, if nobody uses it before
+	Programs     int       `json:"programs"`    // that ended well
+	StateBytes   int64     `json:"state_bytes"` // of its guests, packed
+	FileBytes    int64     `json:"file_bytes"`
+	Files        int       `json:"files"`
+	JournalBytes int64     `json:"journal_bytes"` // 0 when it is too long to be rebuilt
+	Engine       string    `json:"engine"`
+	Note         string    `json:"note,omitempty"` // what happened to it just now
+}
+
+func (x *Executor) info(r *session.Record) SessionInfo {
+	i := SessionInfo{
+		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(), Used: r.Used.UTC(),
+		Expires: x.cfg.Limits.Sessions.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes, Files: r.Files,
+		JournalBytes: r.JournalBytes, Engine: r.Engine,
+	}
+	if i.Languages == nil {
+		i.Languages = []string{}
+	}
+	switch _, running, hot := x.lives.look(sessionKey{r.Owner, r.Name}); {
+	case running:
+		i.State = "running"
+	case hot:
+		i.State = "hot"
+	}
+	return i
+}
+
+// stored is the error where nothing is.
+func (x *Executor) stored() error {
+	if x.cfg.Store == nil {
+		return tool.Errorf(tool.Unavailable, "there are no sessions here, since nothing is stored")
+	}
+	return nil
+}
+
+func noSession(name string) error {
+	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions list shows those there are; execute with that session makes it", cut(name, 80))
+}
+
+// Sessions gives the sessions of p, by name.
+func (x *Executor) Sessions(ctx context.Context, p tool.Principal) ([]SessionInfo, error) {
+	if err := x.stored(); err != nil {
+		return nil, err
+	}
+	all, err := x.cfg.Store.List(ctx, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]SessionInfo, 0, len(all))
+	for i := range all {
+		if p.ID == all[i].Owner && x.cfg.Now().Before(x.cfg.Limits.Sessions.expires(&all[i])) {
+			out = append(out, x.info(&all[i]))
+		}
+	}
+	return out, nil
+}
+
+// Session gives a session of p.
+func (x *Executor) Session(ctx context.Context, p tool.Principal, name string) (*SessionInfo, error) {
+	all, err := x.Sessions(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(s SessionInfo) bool { return s.Name == name })
+	if i < 0 {
+		return nil, noSession(name)
+	}
+	return &all[i], nil
+}
+
+// acquire waits for the turn to use a session, and reads it.
+func (x *Executor) acquire(ctx context.Context, key sessionKey, program bool) (*hold, error) {
+	h, err := x.lives.acquire(ctx, key, program)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.load(ctx, h.live); err != nil {
+		h.release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// existing is acquire for a session of p that must be there.
+func (x *Executor) existing(ctx context.Context, p tool.Principal, name string) (*hold, error) {
+	if err := x.stored(); err != nil {
+		return nil, err
+	}
+	h, err := x.acquire(ctx, sessionKey{p.ID, name}, false)
+	if err != nil {
+		return nil, err
+	}
+	if h.rec == nil {
+		h.release()
+		return nil, noSession(name)
+	}
+	return h, nil
+}
+
+// EndSession deletes a session of p and all that it holds. While a program runs in it, or waits for it, that is refused
+// (kind conflict).
+func (x *Executor) EndSession(ctx context.Context, p tool.Principal, name string) error {
+	if err := x.stored(); err != nil {
+		return err
+	}
+	key := sessionKey{p.ID, name}
+	if users, _, _ := x.lives.look(key); users > 0 {
+		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or cancel them, and end it then", name)
+	}
+	h, err := x.lives.acquire(ctx, key, false)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if err := x.load(ctx, h.live); err != nil {
+		return x.endUnread(ctx, key, err)
+	}
+	if h.rec == nil {
+		return noSession(name)
+	}
+	return x.end(ctx, h.live)
+}
+
+// endUnread ends a session that can't be read.
+func (x *Executor) endUnread(ctx context.Context, key sessionKey, unread error) error {
+	if tool.AsError(unread).Kind != tool.Conflict {
+		return unread
+	}
+	all, err := x.cfg.Store.List(ctx, key.owner)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].Name == key.name {
+			return x.cfg.Store.End(ctx, &all[i])
+		}
+	}
+	return noSession(key.name)
+}
+
+// FileOp does an operation of the guest protocol on the files of a session of p, which must be there, and gives its
+// value. Handle is not for it.
+func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op sandbox.File) (json.RawMessage, error) {
+	h, err := x.existing(ctx, p, name)
+	if err != nil {
+		return nil, err
+	}
+	defer h.release()
+	fs, skills, err := x.newFS(ctx, p.ID, h.live)
+	if err != nil {
+		return nil, err
+	}
+	v, err := fileOp(fs, &op, func(handle string) ([]byte, error) { return x.bytesOf(p.ID, handle) })
+	if err != nil {
+		return nil, err
+	}
+	c := &session.Change{}
+	c.Skills = skillChanges(skills, fs.Skills())
+	files, err := h.files.Next(fs.Workspace(), c)
+	if err != nil {
+		return nil, err
+	}
+	if files == h.files && len(c.Skills) == 0 {
+		return v, nil
+	}
+	return v, x.commit(ctx, h.live, c, h.state.Clone(), files)
+}
+
+// pair acquires two sessions of p, in an order that is the same for all.
+func (x *Executor) pair(ctx context.Context, p tool.Principal, a, b string) (ha, hb *hold, err error) {
+	if b < a {
+		hb, ha, err = x.pair(ctx, p, b, a)
+		return ha, hb, err
+	}
+	if ha, err = x.acquire(ctx, sessionKey{p.ID, a}, false); err != nil {
+		return nil, nil, err
+	}
+	if hb, err = x.acquire(ctx, sessionKey{p.ID, b}, false); err != nil {
+		ha.release()
+		return nil, nil, err
+	}
+	return ha, hb, nil
+}
+
+// ForkSession makes an independent copy of a session of p, as its last program left it, under a name that is free. The
+// copy has the original's promises and timers, and randomness of its own.
+func (x *Executor) ForkSession(ctx context.Context, p tool.Principal, from, to string) (*SessionInfo, error) {
+	if err := x.stored(); err != nil {
+		return nil, err
+	}
+	if err := session.CheckName(to); err != nil {
+		return nil, err
+	}
+	if from == to {
+		return nil, taken(to)
+	}
+	src, dst, err := x.pair(ctx, p, from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer src.release()
+	defer dst.release()
+	switch {
+	case src.rec == nil:
+		return nil, noSession(from)
+	case dst.rec != nil:
+		return nil, taken(to)
+	}
+	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine}, Refer: src.files.Refs(), Journal: src.rec.ID}
+	for _, g := range src.state.Guests {
+		c.Refer = append(c.Refer, g.Blob)
+	}
+	if err := x.commit(ctx, dst.live, c, src.state.Clone(), src.files); err != nil {
+		return nil, err
+	}
+	x.forkHot(ctx, src.live, dst.live)
+	i := x.info(dst.rec)
+	return &i, nil
+}
+
+// forkHot copies the guests that are in memory, so that the copy needn't be resumed; one that can't be is resumed when
+// it is needed.
+func (x *Executor) forkHot(ctx context.Context, src, dst *live) {
+	for language, box := range src.hot {
+		f, ok := box.(sandbox.Forker)
+		if !ok {
+			continue
+		}
+		copied, err := f.Fork(ctx)
+		if err != nil {
+			x.cfg.Log.Debug("fork a sandbox", "session", src.key.name, "error", err)
+			continue
+		}
+		dst.hot[language] = copied
+	}
+}
+
+func taken(name string) error {
+	return tool.Errorf(tool.Conflict, "there is a session %q already: choose another name, or end that one", name)
+}

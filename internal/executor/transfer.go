@@ -1,0 +1,225 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
+)
+
+// sealer is the key for exports; nil where there is none.
+func (x *Executor) sealer() session.Sealer {
+	if x.cfg.Key == nil {
+		return nil
+	}
+	return x.cfg.Key
+}
+
+// ExportSession writes a session of p, as its last program left it, as one file. It is encrypted and authenticated with
+// a passphrase, or without one with the store's key: then it can be imported to this data folder only.
+func (x *Executor) ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+	e, err := x.exported(ctx, p, name)
+	if err != nil {
+		return err
+	}
+	return e.Write(w, passphrase, x.sealer())
+}
+
+// exported gathers a session; nobody uses it meanwhile.
+func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
+	h, err := x.existing(ctx, p, name)
+	if err != nil {
+		return nil, err
+	}
+	defer h.release()
+	e := &session.Exported{Name: name, Exported: x.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state, Guests: map[string][]byte{}}
+	for _, g := range h.state.Guests {
+		if e.Guests[g.Language], err = x.cfg.Store.Blob(ctx, g.Blob); err != nil {
+			return nil, err
+		}
+	}
+	for path, entry := range h.files.Tree().All() {
+		data, err := entry.Data()
+		if err != nil {
+			return nil, err
+		}
+		e.Files = append(e.Files, session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
+	}
+	parts, err := x.cfg.Store.Journal(ctx, h.rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range parts {
+		part, err := x.cfg.Store.Blob(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		e.Journal = append(e.Journal, part)
+	}
+	return e, nil
+}
+
+// ImportSession makes a session of p of an exported one, under name or, where that is empty, its own. One of another
+// build of the engine is rebuilt by running its programs again with the answers that they had; SessionInfo.Note says so.
+func (x *Executor) ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*SessionInfo, error) {
+	if err := x.stored(); err != nil {
+		return nil, err
+	}
+	lim := x.cfg.Limits.Sessions
+	e, err := session.ReadExported(r, passphrase, x.sealer(), lim.Size+lim.Workspace+int64(lim.Journal)+int64(lim.Files)*2048+1<<20)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = e.Name
+	}
+	if err := session.CheckName(name); err != nil {
+		return nil, err
+	}
+	h, err := x.acquire(ctx, sessionKey{p.ID, name}, false)
+	if err != nil {
+		return nil, err
+	}
+	defer h.release()
+	if h.rec != nil {
+		return nil, taken(name)
+	}
+	return x.takeIn(ctx, h, e)
+}
+
+// takeIn stores an imported session.
+func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*SessionInfo, error) {
+	c := &session.Change{Record: &session.Record{Programs: e.Programs, Engine: e.Engine}}
+	journals, err := takeJournal(c, e)
+	if err != nil {
+		return nil, err
+	}
+	state, note, err := x.takeGuests(ctx, h.key.owner, c, e, journals)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := x.takeFiles(e.Files)
+	if err != nil {
+		return nil, err
+	}
+	files, err := h.files.Next(tree, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.commit(ctx, h.live, c, state, files); err != nil {
+		return nil, err
+	}
+	i := x.info(h.rec)
+	i.State, i.Note = "suspended", note
+	return &i, nil
+}
+
+// takeJournal checks the journal and adds it to the change.
+func takeJournal(c *session.Change, e *session.Exported) ([]*session.Journal, error) {
+	var mark session.Mark
+	var out []*session.Journal
+	for _, raw := range e.Journal {
+		j, err := session.DecodeJournal(raw)
+		if err != nil {
+			return nil, err
+		}
+		b := session.NewBlob(raw)
+		c.Add, c.Append = append(c.Add, b), append(c.Append, b.ID)
+		out, mark = append(out, j), mark.Next(raw)
+	}
+	if want := e.State.Journal; want.Lost == "" && mark != want {
+		return nil, tool.Errorf(tool.Invalid, "import: the session's journal is not whole")
+	}
+	return out, nil
+}
+
+// takeGuests checks that the guests can be resumed here, or rebuilds them, and adds them to the change.
+func (x *Executor) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported, journals []*session.Journal) (*session.State, string, error) {
+	state, note := e.State.Clone(), ""
+	for i := range state.Guests {
+		g := &state.Guests[i]
+		if runtimes[g.Language] == "" {
+			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", cut(g.Language, 40))
+		}
+		if _, err := x.runnable(g.Language); err != nil {
+			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
+		}
+		snapshot := e.Guests[g.Language]
+		err := x.tryRestore(ctx, owner, g.Language, snapshot)
+		var engine *sandbox.EngineError
+		if errors.As(err, &engine) {
+			if snapshot, err = x.reborn(ctx, owner, g.Language, e.State.Journal, journals, engine); err == nil {
+				note = "rebuilt from its journal, since it comes from another build of the engine"
+			}
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		b := session.NewBlob(snapshot)
+		c.Add, g.Blob, g.Size = append(c.Add, b), b.ID, int64(len(snapshot))
+	}
+	return state, note, nil
+}
+
+// tryRestore reports whether a snapshot can be resumed here.
+func (x *Executor) tryRestore(ctx context.Context, owner, language string, snapshot []byte) error {
+	r, ok := x.cfg.Driver.(sandbox.Restorer)
+	if !ok {
+		return errNoSnapshots
+	}
+	box, err := r.Restore(ctx, x.spec(language, owner), snapshot)
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "import: the session can't be resumed: %w", err)
+	}
+	return box.Close()
+}
+
+// reborn gives the snapshot of a guest that ran its programs again.
+func (x *Executor) reborn(ctx context.Context, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
+	if mark.Lost != "" {
+		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s", why, mark.Lost)
+	}
+	box, snapshot, err := x.replay(ctx, owner, language, journals)
+	if err != nil {
+		return nil, tool.Errorf(tool.Conflict, "import: %w, and it can't be rebuilt from its journal: %s", why, tool.AsError(err).Msg)
+	}
+	return snapshot, box.Close()
+}
+
+// takeFiles makes a tree of exported files, by the rules and within the quota that programs have.
+func (x *Executor) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
+	lim := x.cfg.Limits.Sessions
+	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Now: x.cfg.Now})
+	for _, f := range files {
+		name := "workspace/" + f.Path
+		var err error
+		if clean := path.Clean(name); clean != name || strings.HasPrefix(f.Path, "..") {
+			err = tool.Errorf(tool.Invalid, "%q is no path", cut(f.Path, 80))
+		} else if f.Dir {
+			err = fs.Mkdir(name, true)
+		} else {
+			err = fs.Write(name, f.Data, "wx", 0)
+		}
+		if err != nil {
+			return nil, tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
+		}
+	}
+	tree := fs.Workspace()
+	for _, f := range files { // as they were, not as they came
+		entry := vfs.Folder(f.Modified)
+		if !f.Dir {
+			entry = vfs.File(f.Data, f.Modified)
+		}
+		var err error
+		if tree, err = tree.With(f.Path, entry); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
+}

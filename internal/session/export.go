@@ -1,0 +1,222 @@
+package session
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An exported session is one file: the line of exportMagic, a line that says how it is locked, and the rest, encrypted and
+// authenticated by age (age-encryption.org/v1) with a passphrase: that of a person, or a random one, which the second line
+// holds sealed. Inside are the fields of Exported, each after its length.
+const exportMagic = "biplane session 1\n"
+
+const (
+	lockPassphrase = "passphrase\n"
+	lockKey        = "key "
+	// The work that a passphrase of a person costs is some 0.3 s and 64 MiB; a random one needs none.
+	personWork = 16
+	randomWork = 10
+	mostWork   = 18
+)
+
+// A Sealer seals with a key that stays where it is; *secret.Key is one.
+type Sealer interface {
+	Seal(purpose string, plain []byte, bind ...[]byte) []byte
+	Unseal(purpose string, sealed []byte, bind ...[]byte) ([]byte, error)
+}
+
+// exportPurpose is what the random passphrase is sealed for.
+const exportPurpose = "session-export"
+
+// Exported is all that a session is, on its way to another place.
+type Exported struct {
+	Name     string
+	Exported time.Time
+	Programs int
+	Engine   string
+	State    *State // the blobs that it names are those of Guests and Files
+	Guests   map[string][]byte
+	Files    []ExportedFile
+	Journal  [][]byte // encoded Journals, in order
+}
+
+// An ExportedFile is a file or directory of a session.
+type ExportedFile struct {
+	Path     string
+	Dir      bool
+	Modified time.Time
+	Data     []byte
+}
+
+// Write writes it, locked with a passphrase or, where that is empty, with the key.
+func (x *Exported) Write(w io.Writer, passphrase string, key Sealer) error {
+	lock, work := lockPassphrase, personWork
+	if passphrase == "" {
+		if key == nil {
+			return tool.Errorf(tool.Invalid, "export: give a passphrase")
+		}
+		passphrase, work = rand.Text()+rand.Text(), randomWork
+		sealed := key.Seal(exportPurpose, []byte(passphrase), []byte(exportMagic))
+		lock = lockKey + base64.StdEncoding.EncodeToString(sealed) + "\n"
+	}
+	r, err := age.NewScryptRecipient(passphrase)
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "export: %w", err)
+	}
+	r.SetWorkFactor(work)
+	if _, err := io.WriteString(w, exportMagic+lock); err != nil {
+		return err
+	}
+	sealed, err := age.Encrypt(w, r)
+	if err != nil {
+		return err
+	}
+	if err := x.write(sealed); err != nil {
+		return err
+	}
+	return sealed.Close()
+}
+
+func (x *Exported) write(w io.Writer) error {
+	state, err := x.State.Encode()
+	if err != nil {
+		return err
+	}
+	var e encoder
+	flush := func() error {
+		_, err := w.Write(e.b)
+		e.b = e.b[:0]
+		return err
+	}
+	e.text(x.Name)
+	e.int(x.Exported.UnixMilli())
+	e.int(int64(x.Programs))
+	e.text(x.Engine)
+	e.text(string(state))
+	for _, g := range x.State.Guests {
+		e.text(string(x.Guests[g.Language]))
+	}
+	e.int(int64(len(x.Journal)))
+	for _, j := range x.Journal {
+		e.text(string(j))
+	}
+	e.int(int64(len(x.Files)))
+	for _, f := range x.Files {
+		e.text(f.Path)
+		e.int(f.Modified.UnixMilli())
+		if f.Dir {
+			e.byte(1)
+			continue
+		}
+		e.byte(0)
+		e.text(string(f.Data))
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return flush()
+}
+
+// errNoExport is what is no exported session.
+var errNoExport = tool.Errorf(tool.Invalid, "import: this is no exported session that this version knows")
+
+func errUnopened(why string, err error) error {
+	return &tool.Error{Kind: tool.Invalid, Msg: "import: the file does not open: " + why, Err: err}
+}
+
+// ReadExported reads what Write wrote, at most so many bytes. Whatever was changed in it is an error.
+func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Exported, error) {
+	in := bufio.NewReader(io.LimitReader(r, most+most/1024+64<<10))
+	line, err := head(in)
+	if err != nil || line != exportMagic {
+		return nil, errNoExport
+	}
+	lock, err := head(in)
+	work, why := randomWork, "it was changed"
+	switch {
+	case err != nil:
+		return nil, errNoExport
+	case lock == lockPassphrase:
+		if passphrase == "" {
+			return nil, tool.Errorf(tool.Invalid, "import: the file is locked with a passphrase: give it")
+		}
+		work, why = mostWork, "the passphrase is wrong, or it was changed"
+	case strings.HasPrefix(lock, lockKey) && key != nil:
+		sealed, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lock[len(lockKey):], "\n"))
+		if err == nil {
+			sealed, err = key.Unseal(exportPurpose, sealed, []byte(exportMagic))
+		}
+		if err != nil {
+			return nil, errUnopened("it was changed, or comes from another data folder: export it there with a passphrase", err)
+		}
+		passphrase = string(sealed)
+	default:
+		return nil, errNoExport
+	}
+	id, err := age.NewScryptIdentity(passphrase)
+	if err != nil {
+		return nil, errUnopened(why, err)
+	}
+	id.SetMaxWorkFactor(work)
+	opened, err := age.Decrypt(in, id)
+	if err != nil {
+		return nil, errUnopened(why, err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(opened, most+1))
+	switch {
+	case err != nil:
+		return nil, errUnopened("it was changed, or is not whole", err)
+	case int64(len(plain)) > most:
+		return nil, tool.Errorf(tool.Limit, "import: the session is larger than sessions may be here")
+	}
+	return parseExported(plain)
+}
+
+// head reads a short line.
+func head(r *bufio.Reader) (string, error) {
+	b, err := r.ReadSlice('\n')
+	if err == nil && len(b) > 512 {
+		err = errors.New("a long line")
+	}
+	return string(b), err
+}
+
+func parseExported(plain []byte) (*Exported, error) {
+	d := decoder{b: plain}
+	x := &Exported{Guests: map[string][]byte{}}
+	x.Name, x.Exported, x.Programs, x.Engine = d.text(), time.UnixMilli(d.int()), int(d.int()), d.text()
+	state := d.bytes()
+	if d.err != nil {
+		return nil, errNoExport
+	}
+	var err error
+	if x.State, err = DecodeState(state); err != nil {
+		return nil, errNoExport
+	}
+	for _, g := range x.State.Guests {
+		x.Guests[g.Language] = d.bytes()
+	}
+	for n := d.int(); n > 0 && d.err == nil; n-- {
+		x.Journal = append(x.Journal, d.bytes())
+	}
+	for n := d.int(); n > 0 && d.err == nil; n-- {
+		f := ExportedFile{Path: d.text(), Modified: time.UnixMilli(d.int()), Dir: d.byte() == 1}
+		if !f.Dir {
+			f.Data = d.bytes()
+		}
+		x.Files = append(x.Files, f)
+	}
+	if d.err != nil || len(d.b) > 0 {
+		return nil, errNoExport
+	}
+	return x, nil
+}
