@@ -1,0 +1,233 @@
+//go:build unix
+
+package oauth_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/peertest"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/mcp"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth"
+)
+
+// clientMode is the environment variable by which the suite's client is this binary.
+const clientMode = "BIPLANE_TEST_CLIENT"
+
+// TestMain runs the tests, or is the client that the conformance suite starts.
+func TestMain(m *testing.M) {
+	if os.Getenv(clientMode) == "" {
+		os.Exit(m.Run())
+	}
+	if err := runClient(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// scenarios are the client scenarios of the MCP conformance suite on authorization, with the revisions that they are run in.
+var scenarios = map[string][]string{
+	"auth/metadata-default":               {"2025-11-25", "2026-07-28"},
+	"auth/metadata-var1":                  {"2025-11-25", "2026-07-28"},
+	"auth/metadata-var2":                  {"2025-11-25", "2026-07-28"},
+	"auth/metadata-var3":                  {"2025-11-25", "2026-07-28"},
+	"auth/basic-cimd":                     {"2025-11-25", "2026-07-28"},
+	"auth/scope-from-www-authenticate":    {"2025-11-25", "2026-07-28"},
+	"auth/scope-from-scopes-supported":    {"2025-11-25", "2026-07-28"},
+	"auth/scope-omitted-when-undefined":   {"2025-11-25", "2026-07-28"},
+	"auth/scope-step-up":                  {"2025-11-25", "2026-07-28"},
+	"auth/scope-retry-limit":              {"2025-11-25", "2026-07-28"},
+	"auth/token-endpoint-auth-basic":      {"2025-11-25", "2026-07-28"},
+	"auth/token-endpoint-auth-post":       {"2025-11-25", "2026-07-28"},
+	"auth/token-endpoint-auth-none":       {"2025-11-25", "2026-07-28"},
+	"auth/pre-registration":               {"2025-11-25", "2026-07-28"},
+	"auth/resource-mismatch":              {"2026-07-28"},
+	"auth/offline-access-scope":           {"2026-07-28"},
+	"auth/offline-access-not-supported":   {"2026-07-28"},
+	"auth/authorization-server-migration": {"2026-07-28"},
+	"auth/iss-supported":                  {"2026-07-28"},
+	"auth/iss-not-advertised":             {"2026-07-28"},
+	"auth/iss-supported-missing":          {"2026-07-28"},
+	"auth/iss-wrong-issuer":               {"2026-07-28"},
+	"auth/iss-unexpected":                 {"2026-07-28"},
+	"auth/iss-normalized":                 {"2026-07-28"},
+	"auth/metadata-issuer-mismatch":       {"2026-07-28"},
+
+	"auth/2025-03-26-oauth-metadata-backcompat": {"2025-03-26"},
+	"auth/2025-03-26-oauth-endpoint-fallback":   {"2025-03-26"},
+
+	"auth/client-credentials-basic":         {"2026-07-28"},
+	"auth/client-credentials-jwt":           {"2026-07-28"},
+	"auth/enterprise-managed-authorization": {"2026-07-28"},
+	"auth/dpop":                             {"2026-07-28"},
+	"auth/dpop-nonce":                       {"2026-07-28"},
+	"auth/wif-jwt-bearer":                   {"2026-07-28"},
+}
+
+// TestConformance runs the scenarios. Those in testdata/conformance.yaml must fail, each with its reason there.
+func TestConformance(t *testing.T) {
+	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing, err := filepath.Abs("testdata/conformance.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scenario, revisions := range scenarios {
+		for _, revision := range revisions {
+			t.Run(scenario+" "+revision, func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.CommandContext(t.Context(), node, suite, "client", "--command", exe, "--scenario", scenario,
+					"--spec-version", revision, "--force", "--verbose", "--expected-failures", failing)
+				cmd.Dir = t.TempDir()
+				cmd.Env = append(os.Environ(), clientMode+"=1", "GORACE=atexit_sleep_ms=0")
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "Test Results:") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+}
+
+// runClient is the client that the suite starts: an upstream that does what the scenario asks, and signs in where
+// it must.
+func runClient(args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	url := args[len(args)-1]
+	cfg := mcp.Config{Name: "suite", URL: url, Type: "http", OnChange: func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}}
+	p, closeStore, err := newPerson(ctx, "biplane", url)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	cfg.Auth = p.client
+	u, err := mcp.New(cfg)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- u.Run(running) }()
+	defer func() { stop(); <-done }()
+	ready := func() error {
+		for s := u.Snapshot(); s.Health.State != tool.Ready; s = u.Snapshot() {
+			if s.Health.State == tool.NeedsSignIn {
+				if err := p.signIn(ctx); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return fmt.Errorf("not ready: %+v", s.Health)
+			}
+		}
+		return nil
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	for _, c := range u.Snapshot().Tools {
+		call := &tool.Call{Tool: c, Arguments: json.RawMessage(`{}`)}
+		res, err := u.Call(ctx, call)
+		for err != nil && strings.Contains(err.Error(), "biplane connect") {
+			if err := p.signIn(ctx); err != nil {
+				return err
+			}
+			if err := ready(); err != nil {
+				return err
+			}
+			res, err = u.Call(ctx, call)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(c.Name, string(res.Raw))
+	}
+	return nil
+}
+
+// A person signs in, as the suite's servers want: without being asked anything.
+type person struct {
+	client *oauth.Client
+	signs  int // how often
+}
+
+// document is the metadata document that the suite expects as client_id where it is supported.
+const document = "https://conformance-test.local/client-metadata.json"
+
+// newPerson makes a Client with a store of its own, in dir.
+func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
+	cfg := oauth.Config{Name: "suite", URL: url, ClientID: document}
+	var given struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+	}
+	if json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) == nil && given.ID != "" {
+		cfg.ClientID, cfg.ClientSecret = given.ID, given.Secret
+	}
+	s, err := store.Open(ctx, store.Config{Path: dir})
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Store = s.Tokens(key)
+	c, err := oauth.New(cfg)
+	return &person{client: c}, func() { s.Close() }, err
+}
+
+// signIn does what `biplane connect` and a browser do. Whoever is refused again and again gives up.
+func (p *person) signIn(ctx context.Context) error {
+	if p.signs++; p.signs > 3 {
+		return errors.New("signed in often enough")
+	}
+	f, err := p.client.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintln(os.Stderr, "open", f.URL)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(resp.Request.URL.String(), f.Redirect) {
+		return fmt.Errorf("the browser ended at %s: %s", resp.Request.URL, page)
+	}
+	return f.Wait(ctx)
+}
