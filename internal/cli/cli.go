@@ -37,12 +37,16 @@ var commands = []func(*app) *cobra.Command{
 	mcpCommand,
 	serveCommand,
 	runCommand,
+	sessionsCommand,
+	cpCommand,
+	skillsCommand,
 	toolsCommand,
 	connectCommand,
 	configCommand,
 	doctorCommand,
 	benchCommand,
 	versionCommand,
+	engineCommand,
 }
 
 // The exit codes.
@@ -260,7 +264,7 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, err
 	}
-	return daemon.Config{Settings: s, DataDir: dir, Version: a.Version, Log: log}, nil
+	return daemon.Config{Settings: s, DataDir: dir, Version: a.Version, Engine: engineArgs(), Log: log}, nil
 }
 
 // with runs f with a client of the process that owns the data folder, or of one begun here.

@@ -27,11 +27,14 @@ func runCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
-		Long: `Runs a TypeScript or JavaScript program in a sandbox, with all the tools, as an agent's execute does. The program is a
-file, the text after -c, or standard input. Its value goes to standard output as JSON, its console lines and a line on
-the calls it made to standard error.`,
+		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all the tools, as an agent's execute does. The program
+is a file, the text after -c, or standard input. Its value goes to standard output as JSON, its console lines and a line
+on the calls it made to standard error. With --session, what the programs of that name before it left is there:
+variables, functions and files.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
+  biplane run --session work -c 'const seen = new Set()'
+  biplane run --language python -c 'sum(range(10))'
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,8 +50,8 @@ the calls it made to standard error.`,
 			if strings.TrimSpace(req.Code) == "" {
 				return usage("the program is empty: give its text, for example biplane run -c 'return 1 + 1'")
 			}
-			if session != "" {
-				return usage("sessions are not available yet in this build: each program starts afresh")
+			if session == "" && cmd.Flags().Changed("session") {
+				return usage("the session has no name: leave --session out for a program alone")
 			}
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usage("the timeout is %s: it must be more than 0", timeout)
@@ -64,11 +67,14 @@ the calls it made to standard error.`,
 	}
 	f := c.Flags()
 	f.StringVarP(&code, "code", "c", "", "the program")
-	f.StringVar(&language, "language", "", "typescript or javascript (default: by the file's name, else typescript)")
-	f.StringVar(&session, "session", "", "session to run in (not available yet)")
+	f.StringVar(&language, "language", "", "typescript, javascript or python (default: by the file's name, else typescript)")
+	f.StringVar(&session, "session", "", "session to run in; the first program of a `name` begins it")
 	f.DurationVar(&timeout, "timeout", 0, "of the program's own time, tools' time not counted (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, the error, the console, the calls and the figures")
-	words(c, "language", "typescript", "javascript")
+	words(c, "language", "typescript", "javascript", "python")
+	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(1)); err != nil {
+		panic(err) // there is no such flag: a mistake in this package
+	}
 	return c
 }
 

@@ -178,19 +178,28 @@ func showTool(w io.Writer, t *api.ToolDetail) {
 }
 
 func toolsTypesCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var language string
+	c := &cobra.Command{
 		Use:   "types DIR",
-		Short: "Write TypeScript declarations of all tools into a folder",
+		Short: "Write declarations of all tools into a folder, in TypeScript or Python",
 		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, with declarations of all else that a program finds, for an editor
-or the TypeScript compiler. Files that are there and of the same name are written over; others are left alone.`,
-		Example: "  biplane tools types .",
+or the TypeScript compiler; for Python DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Files that are
+there and of the same name are written over; others are left alone.`,
+		Example: "  biplane tools types .\n  biplane tools types ./types --language python",
 		Args:    exactly("DIR", "the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if language != "typescript" && language != "python" {
+				return usage("language %q is not one of typescript, python", language)
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				files, err := client.Types(ctx)
 				if err != nil {
 					return err
 				}
+				maps.DeleteFunc(files, func(name, _ string) bool {
+					isPython := strings.HasSuffix(name, ".pyi") || filepath.Base(name) == "py.typed"
+					return isPython != (language == "python")
+				})
 				if err := writeTree(args[0], files); err != nil {
 					return &api.Error{Kind: api.Unavailable, Message: "write types: " + err.Error()}
 				}
@@ -199,6 +208,9 @@ or the TypeScript compiler. Files that are there and of the same name are writte
 			})
 		},
 	}
+	c.Flags().StringVar(&language, "language", "typescript", "typescript or python")
+	words(c, "language", "typescript", "python")
+	return c
 }
 
 // writeTree writes files into a folder, and nowhere else, links and all.

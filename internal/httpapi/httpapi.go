@@ -33,6 +33,7 @@ type Config struct {
 	Upstreams func(context.Context) []api.Upstream
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*executor.Execution, bool)
+	Sessions  Sessions
 	Ready     func() error // why the process can't do its work yet; nil when it can
 	Principal tool.Principal
 
@@ -121,6 +122,20 @@ var routes = []route{
 	{"GET " + api.Prefix + "/tools/{path}", user, (*Server).tool},
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
 	{"GET " + api.Prefix + "/executions/{id}", user, (*Server).execution},
+	{"GET " + api.Prefix + "/sessions", user, (*Server).sessions},
+	{"GET " + api.Prefix + "/sessions/{session}", user, (*Server).session},
+	{"PUT " + api.Prefix + "/sessions/{session}", user, (*Server).importSession},
+	{"DELETE " + api.Prefix + "/sessions/{session}", user, (*Server).endSession},
+	{"POST " + api.Prefix + "/sessions/{session}/fork", user, (*Server).forkSession},
+	{"POST " + api.Prefix + "/sessions/{session}/export", user, (*Server).exportSession},
+	{"GET " + api.Prefix + "/sessions/{session}/files", user, (*Server).readFile},
+	{"PUT " + api.Prefix + "/sessions/{session}/files", user, (*Server).writeFile},
+	{"POST " + api.Prefix + "/sessions/{session}/files", user, (*Server).changeFile},
+	{"GET " + api.Prefix + "/skills", user, (*Server).skills},
+	{"GET " + api.Prefix + "/skills/{skill}", user, (*Server).skill},
+	{"DELETE " + api.Prefix + "/skills/{skill}", user, (*Server).removeSkill},
+	{"POST " + api.Prefix + "/skills/{skill}/share", owner, (*Server).shareSkill},
+	{"POST " + api.Prefix + "/skills/{skill}/unshare", owner, (*Server).unshareSkill},
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},

@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+func cpCommand(a *app) *cobra.Command {
+	var output string
+	var recursive bool
+	c := &cobra.Command{
+		Use:   "cp SRC DST",
+		Short: "Copy files into a session, and out of it",
+		Long: `Copies a file, or with -r a folder, between this machine and a session. One of both names a place in a session, as
+SESSION:PATH; paths are those that programs use: workspace/x, skills/x.ts, tools/x. In a folder that is there, and in a
+name with / at its end, the copy has the name of what is copied; SRC with /. at its end is what is in the folder. - is
+standard input or output. Links are not followed inside folders.`,
+		Example: `  biplane cp report.csv work:workspace/
+  biplane cp -r ./data work:workspace/data
+  biplane cp -r work:workspace/out .
+  biplane cp work:result.json -
+  echo hello | biplane cp - work:notes.txt`,
+		Args: two("SRC", "DST", "of which one is SESSION:PATH"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			var out []string
+			for _, name := range a.sessionNames(cmd.Context()) {
+				if strings.HasPrefix(name, prefix) {
+					out = append(out, name+":")
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoSpace
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src, dst := parsePlace(args[0]), parsePlace(args[1])
+			switch {
+			case src.session != "" && dst.session != "":
+				return usage("cp copies between this machine and one session: copy to a file here first, or use a program")
+			case src.session == "" && dst.session == "":
+				return usage("one of %s and %s must be in a session, as SESSION:PATH: %s", short(args[0], 60), short(args[1], 60), firstExample(cmd))
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				t := &transfer{app: a, ctx: ctx, client: client, recursive: recursive}
+				err := t.run(src, dst)
+				if err != nil || dst.path == "-" && dst.session == "" {
+					return err
+				}
+				return a.print(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes}, func(w io.Writer) {
+					fmt.Fprintf(w, "%s, %s\n", count(t.files, "file"), bytesText(t.bytes))
+				})
+			})
+		},
+	}
+	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy folders, and all that is in them")
+	addOutput(c, &output)
+	return c
+}
+
+// A spot is a path here or in a session.
+type spot struct {
+	session string // empty: here
+	path    string
+}
+
+// parsePlace reads SESSION:PATH. What begins as a path does is one.
+func parsePlace(s string) spot {
+	name, p, ok := strings.Cut(s, ":")
+	if !ok || name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || filepath.IsAbs(s) {
+		return spot{path: s}
+	}
+	if p == "" {
+		p = "workspace"
+	}
+	return spot{session: name, path: p}
+}
+
+// A transfer is one copying.
+type transfer struct {
+	*app
+	ctx       context.Context
+	client    *api.Client
+	recursive bool
+	files     int
+	bytes     int64
+}
+
+func (t *transfer) run(src, dst spot) error {
+	if dst.session != "" {
+		return t.in(src.path, dst)
+	}
+	return t.out(src, dst.path)
+}
+
+// in copies into a session.
+func (t *transfer) in(from string, dst spot) error {
+	if from == "-" {
+		if strings.HasSuffix(dst.path, "/") {
+			return usage("standard input has no name: name the file, as in %s:notes.txt", dst.session)
+		}
+		return t.put(t.In, dst.session, dst.path)
+	}
+	info, err := os.Stat(from)
+	switch {
+	case err != nil:
+		return usage("cp: %v", err)
+	case info.IsDir() && !t.recursive:
+		return usage("%s is a folder: copy it with -r", from)
+	}
+	to := dst.path
+	at, err := t.client.StatFile(t.ctx, dst.session, to)
+	there := err == nil && at.Dir
+	if err != nil && !missing(err) {
+		return err
+	}
+	if (there || strings.HasSuffix(to, "/")) && !(info.IsDir() && contentsOnly(from)) {
+		abs, err := filepath.Abs(from)
+		if err != nil {
+			return usage("cp: %v", err)
+		}
+		to = path.Join(to, filepath.Base(abs))
+		if !there && !info.IsDir() {
+			if err := t.mkdir(dst.session, path.Dir(to)); err != nil {
+				return err
+			}
+		}
+	}
+	if !info.IsDir() {
+		return t.putFile(from, os.Open, dst.session, to)
+	}
+	return t.putTree(from, dst.session, to)
+}
+
+// missing says whether err is that there is no such file, or no such session yet.
+func missing(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Kind == api.NotFound
+}
+
+// contentsOnly says whether a path means what is in the folder.
+func contentsOnly(p string) bool {
+	return p == "." || strings.HasSuffix(p, "/.") || strings.HasSuffix(p, string(filepath.Separator)+".")
+}
+
+// putTree copies a folder.
+func (t *transfer) putTree(from, session, to string) error {
+	root, err := os.OpenRoot(from)
+	if err != nil {
+		return usage("cp: %v", err)
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		at := path.Join(to, p)
+		switch {
+		case err != nil:
+			return usage("cp: %v", err)
+		case d.IsDir():
+			return t.mkdir(session, at)
+		case !d.Type().IsRegular():
+			fmt.Fprintf(t.Err, "biplane: %s is no file: left out\n", clean(filepath.Join(from, p)))
+			return nil
+		}
+		return t.putFile(p, root.Open, session, at)
+	})
+}
+
+// mkdir makes a directory of a session, and those above it. That ./workspace and ./skills are there is known.
+func (t *transfer) mkdir(session, at string) error {
+	return t.client.ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
+}
+
+func (t *transfer) putFile(name string, open func(string) (*os.File, error), session, to string) error {
+	f, err := open(name)
+	if err != nil {
+		return usage("cp: %v", err)
+	}
+	defer f.Close()
+	return t.put(f, session, to)
+}
+
+func (t *transfer) put(r io.Reader, session, to string) error {
+	n := &counted{Reader: r}
+	if err := t.client.WriteFile(t.ctx, session, to, n); err != nil {
+		return err
+	}
+	t.files++
+	t.bytes += n.n
+	return nil
+}
+
+// counted counts what is read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+// Read reads.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// out copies out of a session.
+func (t *transfer) out(src spot, to string) error {
+	at, err := t.client.StatFile(t.ctx, src.session, src.path)
+	switch {
+	case err != nil:
+		return err
+	case at.Dir && to == "-":
+		return usage("%s is a directory: standard output takes one file", clean(src.path))
+	case at.Dir && !t.recursive:
+		return usage("%s is a directory: copy it with -r", clean(src.path))
+	case to == "-":
+		return t.client.ReadFile(t.ctx, src.session, src.path, t.Out)
+	}
+	info, err := os.Stat(to)
+	there := err == nil && info.IsDir()
+	base := path.Base(path.Clean("/" + src.path))
+	if base == "/" {
+		return usage("%s is the root of the session's files: copy %s:workspace, :skills or :tools", clean(src.path), src.session)
+	}
+	if (there || strings.HasSuffix(to, "/") || strings.HasSuffix(to, string(filepath.Separator))) && !(at.Dir && contentsOnly(src.path)) {
+		if !there {
+			if err := os.MkdirAll(to, 0o777); err != nil {
+				return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()}
+			}
+		}
+		to = filepath.Join(to, base)
+	}
+	if at.Dir {
+		return t.getTree(src, to)
+	}
+	size, err := writeWhole(to, 0o644, func(w io.Writer) error { return t.client.ReadFile(t.ctx, src.session, src.path, w) })
+	if err != nil {
+		return err
+	}
+	t.files, t.bytes = 1, size
+	return nil
+}
+
+// getTree copies a directory of a session into a folder, and nowhere else, links and all.
+func (t *transfer) getTree(src spot, to string) error {
+	unable := func(err error) error { return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()} }
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return unable(err)
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return unable(err)
+	}
+	defer root.Close()
+	return t.getAll(root, src, ".")
+}
+
+func (t *transfer) getAll(root *os.Root, src spot, below string) error {
+	items, err := t.client.ListFiles(t.ctx, src.session, src.path)
+	if err != nil {
+		return err
+	}
+	for _, i := range items {
+		in := spot{src.session, path.Join(src.path, i.Name)}
+		at := filepath.Join(below, i.Name)
+		if i.Name == "" || i.Name == "." || i.Name == ".." || !filepath.IsLocal(i.Name) || strings.ContainsAny(i.Name, `/\`) {
+			fmt.Fprintf(t.Err, "biplane: %s can't be a name here: left out\n", clean(in.path))
+			continue
+		}
+		if i.Dir {
+			err := root.Mkdir(at, 0o777)
+			if err == nil || errors.Is(err, fs.ErrExist) {
+				err = t.getAll(root, in, at)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.getFile(root, in, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transfer) getFile(root *os.Root, src spot, at string) error {
+	f, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()}
+	}
+	err = t.client.ReadFile(t.ctx, src.session, src.path, f)
+	if info, e := f.Stat(); e == nil {
+		t.bytes += info.Size()
+	}
+	t.files++
+	if e := f.Close(); err == nil && e != nil {
+		err = &api.Error{Kind: api.Unavailable, Message: "cp: " + e.Error()}
+	}
+	return err
+}

@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// sessionExt is how the names of exported sessions end, where none is asked for.
+const sessionExt = ".session"
+
+func sessionsCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sessions",
+		Short: "Show and manage sessions, the state that lives on between programs",
+		Long: `A session keeps what its programs leave: variables, functions, timers, promises and files. It is begun by the first
+program that names it (biplane run --session NAME, or an agent's execute), costs nothing while nobody uses it, and
+survives the end of biplane.`,
+		Example: `  biplane sessions
+  biplane sessions show work
+  biplane sessions fork work experiment
+  biplane sessions export work -o work.session --passphrase-file secret.txt
+  biplane sessions end work`,
+		Args: none,
+	}
+	list := sessionsListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, sessionsShowCommand(a), sessionsEndCommand(a), sessionsForkCommand(a), sessionsExportCommand(a), sessionsImportCommand(a))
+	return c
+}
+
+func sessionsListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the sessions",
+		Example: "  biplane sessions list\n  biplane sessions list -o json",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				all, err := client.Sessions(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, all, func(w io.Writer) { tableOfSessions(w, all) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func tableOfSessions(w io.Writer, all []api.Session) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No sessions: biplane run --session NAME begins one.")
+		return
+	}
+	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "LAST USED"}}
+	for _, s := range all {
+		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs), strconv.Itoa(s.Files),
+			bytesText(s.StateBytes + s.FileBytes), moment(s.Used)})
+	}
+	columns(w, rows...)
+}
+
+func showSession(w io.Writer, s *api.Session) {
+	rebuild := bytesText(s.JournalBytes)
+	if s.JournalBytes == 0 {
+		rebuild = "none: it can't be rebuilt in another build of the engine"
+	}
+	columns(w, [][]string{
+		{"session", s.Name}, {"owner", s.Owner}, {"state", s.State}, {"languages", strings.Join(s.Languages, ", ")},
+		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
+		{"files", count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
+		{"created", moment(s.Created)}, {"last used", moment(s.Used)}, {"ends unless used", moment(s.Expires)},
+		{"engine", s.Engine}, {"journal", rebuild},
+	}...)
+}
+
+// moment writes a time for people, in their time zone.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// bytesText writes a number of bytes for people.
+func bytesText(n int64) string {
+	switch {
+	case n < 1000:
+		return count(int(n), "byte")
+	case n < 1_000_000:
+		return fmt.Sprintf("%.3g KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}
+
+// printSession prints what became of a session.
+func (a *app) printSession(output, did string, s *api.Session) error {
+	if s.Note != "" {
+		fmt.Fprintln(a.Err, "biplane: "+clean(s.Note))
+	}
+	return a.print(output, s, func(w io.Writer) { fmt.Fprintln(w, clean(did)) })
+}
+
+func sessionsShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show a session",
+		Example:           "  biplane sessions show work\n  biplane sessions show work -o json",
+		Args:              exactly("NAME", "the name of a session"),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.Session(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, s, func(w io.Writer) { showSession(w, s) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func sessionsEndCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "end NAME",
+		Short:             "End a session: its state and its files are deleted",
+		Example:           "  biplane sessions end work",
+		Args:              exactly("NAME", "the name of a session"),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if err := client.EndSession(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.print(output, map[string]string{"ended": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "session %s is ended\n", clean(args[0])) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func sessionsForkCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "fork FROM TO",
+		Short:             "Make an independent copy of a session",
+		Long:              `Makes a session TO that is what FROM is now, with randomness of its own. What is done in one doesn't reach the other.`,
+		Example:           "  biplane sessions fork work experiment",
+		Args:              two("FROM", "TO", "the names of a session and of its copy"),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.ForkSession(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.printSession(output, "session "+s.Name+" is a copy of "+args[0], s)
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// two takes two arguments, and names them where one is missing.
+func two(first, second, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return fmt.Errorf("%s needs %s and %s, %s: %s", called(c), first, second, what, firstExample(c))
+		}
+		return nil
+	}
+}
+
+func sessionsExportCommand(a *app) *cobra.Command {
+	var file, passphrase string
+	c := &cobra.Command{
+		Use:   "export NAME",
+		Short: "Write a session as one file",
+		Long: `Writes a session, its files included, as one encrypted and authenticated file. With a passphrase it can be imported
+wherever that is known; without one, only into this data folder. The passphrase is the first line of a file.`,
+		Example: `  biplane sessions export work
+  biplane sessions export work -o backup/work.session --passphrase-file secret.txt
+  biplane sessions export work -o - | gpg --encrypt > work.gpg`,
+		Args:              exactly("NAME", "the name of a session"),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, err := readPassphrase(passphrase)
+			if err != nil {
+				return err
+			}
+			if file == "" {
+				file = args[0] + sessionExt
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if file == "-" {
+					return client.ExportSession(ctx, args[0], secret, a.Out)
+				}
+				size, err := writeWhole(file, 0o600, func(w io.Writer) error { return client.ExportSession(ctx, args[0], secret, w) })
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write, - for standard output (default NAME"+sessionExt+")")
+	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
+	return c
+}
+
+// maxPassphrase bounds a passphrase, in bytes.
+const maxPassphrase = 1024
+
+// readPassphrase gives the first line of a file; nothing where none is named.
+func readPassphrase(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", usage("passphrase: %v", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPassphrase+2))
+	if err != nil {
+		return "", usage("passphrase: %v", err)
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	switch line = bytes.TrimSuffix(line, []byte("\r")); {
+	case len(line) == 0:
+		return "", usage("passphrase: the first line of %s is empty", file)
+	case len(line) > maxPassphrase:
+		return "", usage("passphrase: the first line of %s has more than %d bytes", file, maxPassphrase)
+	}
+	return string(line), nil
+}
+
+// writeWhole writes a file that is there as a whole or not at all, and gives its size.
+func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
+	unable := func(err error) error {
+		return &api.Error{Kind: api.Unavailable, Message: "write " + path + ": " + err.Error()}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return 0, unable(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := write(f); err != nil {
+		_ = f.Close()
+		var e *api.Error
+		if errors.As(err, &e) {
+			return 0, err
+		}
+		return 0, unable(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return 0, unable(err)
+	}
+	if err := errors.Join(f.Chmod(mode), f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return 0, unable(err)
+	}
+	return info.Size(), nil
+}
+
+func sessionsImportCommand(a *app) *cobra.Command {
+	var output, name, passphrase string
+	c := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make a session of an exported one",
+		Long: `Makes a session of a file that sessions export wrote. A file that was changed is refused. One that was written by
+another build of the engine is made anew from the session's journal where that is possible; the answer says so.`,
+		Example: `  biplane sessions import work.session
+  biplane sessions import backup/work.session --name restored --passphrase-file secret.txt`,
+		Args: exactly("FILE", "an exported session, or - for standard input"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, err := readPassphrase(passphrase)
+			if err != nil {
+				return err
+			}
+			in := a.In
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return usage("import: %v", err)
+				}
+				defer f.Close()
+				in = f
+			}
+			switch {
+			case name == "" && args[0] == "-":
+				return usage("import from standard input needs --name, the name of the session")
+			case name == "":
+				name = strings.TrimSuffix(filepath.Base(args[0]), sessionExt)
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.ImportSession(ctx, name, secret, io.NopCloser(in))
+				if err != nil {
+					return err
+				}
+				return a.printSession(output, fmt.Sprintf("session %s: %s, %s", s.Name, count(s.Programs, "program"), count(s.Files, "file")), s)
+			})
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "`name` of the session (default: that of the file)")
+	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
+	addOutput(c, &output)
+	return c
+}
+
+// sessionNames gives the sessions that a running process can name at once, for completion.
+func (a *app) sessionNames(ctx context.Context) []string {
+	dir, err := daemon.DataFolder(a.dataDir)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	all, err := daemon.Client(dir).Sessions(ctx)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// completeSessions completes the names of sessions in the first n arguments.
+func (a *app) completeSessions(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		if len(args) < n {
+			for _, name := range a.sessionNames(cmd.Context()) {
+				if strings.HasPrefix(name, prefix) {
+					out = append(out, name)
+				}
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func skillsCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "skills",
+		Short: "Show and share skills, the modules that programs saved",
+		Long: `A skill is a module that a program saved as ./skills/<name>.ts (or .js, .py, .md). Every later program of the same user can
+import it. Others see it only once a person shares it, and see it as it was then.`,
+		Example: `  biplane skills
+  biplane skills show report.ts
+  biplane skills share report.ts`,
+		Args: none,
+	}
+	list := skillsListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, skillsShowCommand(a),
+		a.skillChange("share NAME", "Let others import a skill, as it is now", "is shared as it is now", func(ctx context.Context, c *api.Client, name string) error {
+			return c.ShareSkill(ctx, name, true)
+		}),
+		a.skillChange("unshare NAME", "Take a skill back from others", "is shared no more", func(ctx context.Context, c *api.Client, name string) error {
+			return c.ShareSkill(ctx, name, false)
+		}),
+		a.skillChange("rm NAME", "Remove a skill", "is removed", func(ctx context.Context, c *api.Client, name string) error {
+			return c.RemoveSkill(ctx, name)
+		}))
+	return c
+}
+
+func skillsListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the skills",
+		Example: "  biplane skills list\n  biplane skills list -o json",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				all, err := client.Skills(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, all, func(w io.Writer) { tableOfSkills(w, all) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func tableOfSkills(w io.Writer, all []api.Skill) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No skills: a program saves one by writing ./skills/<name>.ts.")
+		return
+	}
+	rows := [][]string{{"SKILL", "OWNER", "SHARED", "MODIFIED", "DESCRIPTION"}}
+	for _, s := range all {
+		shared := "no"
+		switch {
+		case s.Changed:
+			shared = "an older version"
+		case s.Shared:
+			shared = "yes"
+		}
+		rows = append(rows, []string{s.Name, s.Owner, shared, moment(s.Modified), short(s.Description, 80)})
+	}
+	columns(w, rows...)
+}
+
+func skillsShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show a skill: its text",
+		Example:           "  biplane skills show report.ts",
+		Args:              exactly("NAME", "the file name of a skill"),
+		ValidArgsFunction: a.completeSkills,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.Skill(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, s, func(w io.Writer) { fmt.Fprintln(w, safe(strings.TrimRight(s.Source, "\n"))) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// skillChange is a command that does something to a skill, and says that it did.
+func (a *app) skillChange(use, what, did string, change func(context.Context, *api.Client, string) error) *cobra.Command {
+	var output string
+	verb, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{
+		Use:               use,
+		Short:             what,
+		Example:           "  biplane skills " + verb + " report.ts",
+		Args:              exactly("NAME", "the file name of a skill"),
+		ValidArgsFunction: a.completeSkills,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if err := change(ctx, client, args[0]); err != nil {
+					return err
+				}
+				return a.print(output, map[string]string{"skill": args[0], "done": verb}, func(w io.Writer) {
+					fmt.Fprintf(w, "skill %s %s\n", clean(args[0]), did)
+				})
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// completeSkills completes the name of a skill, where a running process can say at once what there is.
+func (a *app) completeSkills(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	dir, err := daemon.DataFolder(a.dataDir)
+	if len(args) > 0 || err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+	defer cancel()
+	all, err := daemon.Client(dir).Skills(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, s := range all {
+		if strings.HasPrefix(s.Name, prefix) {
+			out = append(out, s.Name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

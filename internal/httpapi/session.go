@@ -1,0 +1,259 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Sessions are the state that lives on between programs, and the skills; *executor.Executor has them.
+type Sessions interface {
+	Sessions(ctx context.Context, p tool.Principal) ([]executor.SessionInfo, error)
+	Session(ctx context.Context, p tool.Principal, name string) (*executor.SessionInfo, error)
+	EndSession(ctx context.Context, p tool.Principal, name string) error
+	ForkSession(ctx context.Context, p tool.Principal, from, to string) (*executor.SessionInfo, error)
+	ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
+	ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*executor.SessionInfo, error)
+	FileOp(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
+
+	Skills(ctx context.Context, p tool.Principal) ([]executor.SkillInfo, error)
+	Skill(ctx context.Context, p tool.Principal, name string) (*executor.SkillInfo, error)
+	ShareSkill(ctx context.Context, p tool.Principal, name string, shared bool) error
+	RemoveSkill(ctx context.Context, p tool.Principal, name string) error
+}
+
+// Bounds on what is sent that isn't JSON.
+const (
+	fileBytes   = 64 << 20
+	exportBytes = 1 << 30
+	uploadTime  = 10 * time.Minute
+)
+
+func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Sessions.Sessions(r.Context(), s.cfg.Principal)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := make([]api.Session, len(all))
+	for i := range all {
+		out[i] = wireSession(&all[i])
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(s.cfg.Sessions.Session(r.Context(), s.cfg.Principal, r.PathValue("session")))
+}
+
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Sessions.EndSession(r.Context(), s.cfg.Principal, r.PathValue("session")))
+}
+
+func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
+	var req api.SessionSource
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ForkSession(r.Context(), s.cfg.Principal, r.PathValue("session"), req.To))
+}
+
+// exportSession answers with the file as it is made. An error after its beginning breaks the connection off, since the
+// status is sent by then.
+func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
+	var req api.SessionSource
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	out := &lateBody{ResponseWriter: w}
+	err := s.cfg.Sessions.ExportSession(r.Context(), s.cfg.Principal, r.PathValue("session"), out, req.Passphrase)
+	switch {
+	case err != nil && out.begun:
+		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		fail(w, err)
+	}
+}
+
+// A lateBody is bytes for whoever asked, and sends a header with the first of them.
+type lateBody struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write sends b.
+func (l *lateBody) Write(b []byte) (int, error) {
+	if !l.begun {
+		l.begun = true
+		l.Header().Set("Content-Type", "application/octet-stream")
+		l.WriteHeader(http.StatusOK)
+	}
+	return l.ResponseWriter.Write(b)
+}
+
+func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
+	passphrase, err := base64.StdEncoding.DecodeString(r.Header.Get(api.PassphraseHeader))
+	if err != nil {
+		fail(w, tool.Errorf(tool.Invalid, "the header %s is not base64", api.PassphraseHeader))
+		return
+	}
+	body, ok := upload(w, r, exportBytes)
+	if !ok {
+		return
+	}
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ImportSession(r.Context(), s.cfg.Principal, r.PathValue("session"), body, string(passphrase)))
+}
+
+// upload gives the body of a request that isn't JSON, with bounds.
+func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool) {
+	if r.Header.Get("Content-Type") != "application/octet-stream" {
+		fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/octet-stream"))
+		return nil, false
+	}
+	// Connections that know no deadlines (tests, pipes) are bounded by their other end.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime))
+	return http.MaxBytesReader(w, r.Body, most), true
+}
+
+// readFile answers with the bytes of a file.
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
+	raw, err := s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"),
+		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	var data []byte // base64, as encoding/json has it
+	if err := json.Unmarshal(raw, &data); err != nil {
+		fail(w, tool.Errorf(tool.Internal, "the file can't be read: %w", err))
+		return
+	}
+	out := &lateBody{ResponseWriter: w}
+	// A client that went away needs no answer.
+	_, _ = out.Write(data)
+}
+
+func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
+	body, ok := upload(w, r, fileBytes)
+	if !ok {
+		return
+	}
+	data, err := io.ReadAll(body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		fail(w, tool.Errorf(tool.Limit, "a file of a session has at most %d bytes", large.Limit))
+		return
+	case err != nil:
+		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
+		return
+	}
+	_, err = s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"),
+		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
+	done(w, err)
+}
+
+// changeFile does what has no bytes.
+func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
+	var req api.FileOp
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	switch req.Op {
+	case "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate":
+	default:
+		fail(w, tool.Errorf(tool.Invalid, "%q is no operation on files: list, stat, mkdir, rm, rmdir, rename, copy and truncate are; GET reads and PUT writes", req.Op))
+		return
+	}
+	v, err := s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"), sandbox.File{
+		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if v == nil {
+		v = json.RawMessage("{}")
+	}
+	write(w, http.StatusOK, v)
+}
+
+func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
+	all, err := s.cfg.Sessions.Skills(r.Context(), s.cfg.Principal)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := make([]api.Skill, len(all))
+	for i := range all {
+		out[i] = wireSkill(&all[i])
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
+	k, err := s.cfg.Sessions.Skill(r.Context(), s.cfg.Principal, r.PathValue("skill"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, wireSkill(k))
+}
+
+func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.cfg.Principal, r.PathValue("skill"), true))
+}
+
+func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.cfg.Principal, r.PathValue("skill"), false))
+}
+
+func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Sessions.RemoveSkill(r.Context(), s.cfg.Principal, r.PathValue("skill")))
+}
+
+// done answers what gives nothing but an error.
+func done(w http.ResponseWriter, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, struct{}{})
+}
+
+func answerSession(w http.ResponseWriter, status int) func(*executor.SessionInfo, error) {
+	return func(i *executor.SessionInfo, err error) {
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		write(w, status, wireSession(i))
+	}
+}
+
+func wireSession(i *executor.SessionInfo) api.Session {
+	return api.Session{
+		Name: i.Name, Owner: i.Owner, Languages: append([]string{}, i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
+		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Note: i.Note,
+	}
+}
+
+func wireSkill(i *executor.SkillInfo) api.Skill {
+	return api.Skill{
+		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures, Import: i.Import, Size: i.Size,
+		Shared: i.Shared, Changed: i.Changed, Modified: i.Modified, Source: i.Source,
+	}
+}
