@@ -14,18 +14,18 @@ const instructions = `Do work by writing programs: search for the tools you need
 // What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time, so that a prompt
 // cache holds them.
 const (
-	executeText = `Run a TypeScript (or JavaScript) program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
+	executeText = `Run a TypeScript, JavaScript or Python program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
 
 const issues = await github.list_issues({ repo: "a/b" });   // <upstream>.<tool>(arguments)
 const same = await callTool("github.list-issues", { repo: "a/b" });   // exact name
 const hits = await search("open a pull request");   // also from inside
 return issues.filter(i => i.open).map(i => i.title);
 
-The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}. Declarations can be read and imported: ./tools/<upstream>/<tool>.ts. There is no network, file system, process or require: tools are the only way out. A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
+The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}. With session, variables, functions, imports and the files in ./workspace live on for the next program of that session. Modules saved as ./skills/<name>.ts can be imported by all later programs. Declarations are in ./tools/<upstream>/<tool>.ts; files are used with node:fs/promises, and emit(path) gives one to the user. There is no network, process or require: tools are the only way out. A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
 
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
-	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default) or javascript"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session, made when first used"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
 )

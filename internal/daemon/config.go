@@ -29,6 +29,7 @@ type Settings struct {
 	Listen    string    // host:port for serve
 	StartWait time.Duration
 	Sandbox   SandboxSettings
+	Sessions  SessionSettings
 }
 
 // SandboxSettings bound what one program may use.
@@ -171,6 +172,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"listen":     func(n *node) { s.Listen = r.listen(n) },
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
+		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 	})
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/policy"
-	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -131,19 +130,12 @@ func (d *Daemon) assemble() (err error) {
 	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
 	door := d.metrics.counted(gate)
 	d.index = &index{door: gate, catalog: d.catalog, ready: d.upstreams.ready}
-	d.executor, err = executor.New(executor.Config{
-		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View}),
-		Files: d.index.tree, Ended: d.metrics.ended, Log: d.log,
-		Limits: executor.Limits{
-			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
-		},
-	})
-	if err != nil {
+	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
 	own := builtin()
 	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: own, Health: tool.Health{State: tool.Ready}, Caller: table{
-		"search":  d.upstreams.waiting(d.catalog.SearchTool()),
+		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(), d.executor.Skills)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
 	}})

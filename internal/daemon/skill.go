@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds on what search tells of skills.
+const (
+	skillHits     = 5
+	skillOverview = 20
+	skillBytes    = 4_000
+)
+
+// withSkills has search find the skills that whoever asks can import, behind the tools.
+func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]executor.SkillInfo, error)) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		res, err := search.Call(ctx, c)
+		if err != nil || res.IsError {
+			return res, err
+		}
+		all, err := skills(ctx, c.Principal)
+		if err != nil || len(all) == 0 {
+			return res, err
+		}
+		var q struct{ Query, Detail string }
+		if len(c.Arguments) > 0 {
+			if err := json.Unmarshal(c.Arguments, &q); err != nil {
+				return res, nil // search has read it already: it is good enough
+			}
+		}
+		text := skillText(all, q.Query, q.Detail != "brief")
+		if text == "" {
+			return res, nil
+		}
+		var texts []string
+		for _, raw := range res.Content {
+			var b tool.TextBlock
+			if err := json.Unmarshal(raw, &b); err != nil {
+				return nil, err
+			}
+			texts = append(texts, b.Text)
+		}
+		return tool.Text(false, strings.TrimSpace(strings.Join(texts, "\n")+"\n\n"+text)), nil
+	})
+}
+
+// skillText tells of the skills that a query finds, or of all of them in brief where it is empty.
+func skillText(all []executor.SkillInfo, query string, full bool) string {
+	want := words(query)
+	if len(want) == 0 {
+		return skillNames(all)
+	}
+	score := func(s executor.SkillInfo) (n int) {
+		have := words(s.Name + " " + s.Description + " " + strings.Join(s.Signatures, " "))
+		for _, w := range want {
+			if slices.Contains(have, w) {
+				n++
+			}
+		}
+		return n
+	}
+	hits := slices.DeleteFunc(slices.Clone(all), func(s executor.SkillInfo) bool { return score(s) == 0 })
+	slices.SortStableFunc(hits, func(a, b executor.SkillInfo) int { return score(b) - score(a) })
+	var b strings.Builder
+	for _, s := range hits[:min(len(hits), skillHits)] {
+		text := "skill ./skills/" + s.Name
+		if s.Description != "" {
+			text += " - " + s.Description
+		}
+		text += "\n"
+		if full {
+			for _, line := range append([]string{s.Import}, s.Signatures...) {
+				if line != "" {
+					text += line + "\n"
+				}
+			}
+		}
+		if b.Len()+len(text) <= skillBytes {
+			b.WriteString(text)
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func skillNames(all []executor.SkillInfo) string {
+	var names []string
+	for _, s := range all[:min(len(all), skillOverview)] {
+		names = append(names, s.Name)
+	}
+	more := ""
+	if n := len(all) - len(names); n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return "Skills, to import from ./skills: " + strings.Join(names, ", ") + more
+}
+
+// common are words that tell nothing of what somebody looks for.
+var common = []string{"a", "an", "and", "for", "from", "in", "of", "on", "or", "the", "to", "with", "function", "async", "const", "string", "number", "def"}
+
+// words gives the words of a text, in lower case, parted where camelCase and snake_case part them.
+func words(s string) []string {
+	var b strings.Builder
+	var before rune
+	for _, c := range s {
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) || unicode.IsUpper(c) && unicode.IsLower(before) {
+			b.WriteByte(' ')
+		}
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			b.WriteRune(unicode.ToLower(c))
+		}
+		before = c
+	}
+	return slices.DeleteFunc(strings.Fields(b.String()), func(w string) bool { return slices.Contains(common, w) })
+}

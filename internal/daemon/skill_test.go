@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func TestSearchFindsSkills(t *testing.T) {
+	tools := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "the tools"), nil })
+	all := []executor.SkillInfo{
+		{Name: "retry.ts", Description: "Calls again what failed.", Signatures: []string{"async function withRetry(f, times)"}, Import: `import { withRetry } from "./skills/retry"`},
+		{Name: "vat.py", Description: "German value added tax.", Signatures: []string{"def vat(net)"}, Import: "from skills.vat import vat"},
+	}
+	s := withSkills(tools, func(_ context.Context, p tool.Principal) ([]executor.SkillInfo, error) {
+		if p.ID == "" {
+			return nil, nil
+		}
+		return all, nil
+	})
+	ask := func(owner, args string) string {
+		t.Helper()
+		res, err := s.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Principal: tool.Principal{ID: owner}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b tool.TextBlock
+		if err := json.Unmarshal(res.Content[0], &b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Text
+	}
+	if got := ask("", `{"query":"retry"}`); got != "the tools" {
+		t.Errorf("without skills: %q", got)
+	}
+	if got := ask("ann", `{"query":"nothing like it"}`); got != "the tools" {
+		t.Errorf("no hit: %q", got)
+	}
+	got := ask("ann", `{"query":"retry a call"}`)
+	if !strings.Contains(got, "the tools\n\nskill ./skills/retry.ts - Calls again what failed.\nimport { withRetry } from \"./skills/retry\"\nasync function withRetry(f, times)") || strings.Contains(got, "vat") {
+		t.Errorf("hit: %q", got)
+	}
+	if got := ask("ann", `{"query":"tax","detail":"brief"}`); !strings.HasSuffix(got, "skill ./skills/vat.py - German value added tax.") {
+		t.Errorf("brief: %q", got)
+	}
+	if got := ask("ann", `{}`); !strings.HasSuffix(got, "Skills, to import from ./skills: retry.ts, vat.py") {
+		t.Errorf("overview: %q", got)
+	}
+}
