@@ -234,9 +234,22 @@ def _guarded(f, *args):
     except MemoryError as e:
         _out_of_memory(e)
     except (SystemExit, KeyboardInterrupt) as e:  # in a task: it ends the program
-        if _program is not None and _program.main is not None and not _program.main.done():
-            _fail(e) if not (isinstance(e, SystemExit) and e.code in (None, 0)) else _fail(RuntimeError("a task ended the program: exit() outside its main code"))
+        _exit(e)
     except RecursionError as e:
+        _fail(e)
+
+
+def _exit(e):
+    """sys.exit() in a task, which asyncio lets through, ends the program; in its main task as any exception does."""
+    p = _program
+    if p is None or p.main is None:
+        return
+    if p.main.done():
+        _ended(p.main)
+        _idle()
+    elif isinstance(e, SystemExit) and e.code in (None, 0):
+        _fail(RuntimeError("a task ended the program: call exit() in its main code only"))
+    else:
         _fail(e)
 
 
