@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -118,6 +119,7 @@ type shownSandbox struct {
 	OutputTokens int    `json:"output_tokens"`
 	Calls        int    `json:"calls"`
 	Concurrency  int    `json:"concurrency"`
+	Process      string `json:"process"`
 }
 
 func configShowCommand(a *app) *cobra.Command {
@@ -150,6 +152,7 @@ func show(s *daemon.Settings, dir string) shown {
 		Sandbox: shownSandbox{
 			Tier: s.Sandbox.Tier.String(), Memory: daemon.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
 			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
+			Process: cmp.Or(s.Sandbox.Process, "auto"),
 		},
 	}
 	for i := range s.Servers {
@@ -168,7 +171,7 @@ func showTable(w io.Writer, v shown) {
 		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
 		[]string{"listen", v.Listen}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
 		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
-		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)})
+		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process})
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
 		rows := [][]string{{"mcpServers." + s.Name, s.Type}}

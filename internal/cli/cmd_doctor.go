@@ -13,12 +13,15 @@ import (
 
 func doctorCommand(a *app) *cobra.Command {
 	var output string
+	var probe bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do, and prove it",
 		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In each sandbox that can run here it
-runs programs that try to get out, or to take more than their share. Exits with 4 when something that is needed fails.`,
-		Example: "  biplane doctor\n  biplane doctor -o json",
+runs programs that try to get out, or to take more than their share. With --probe it also becomes what a program would be
+that had taken over the process of its engine, and tries everything from there: files, network, other processes,
+privileges, the kernel. Exits with 4 when something that is needed fails, or something is not refused.`,
+		Example: "  biplane doctor\n  biplane doctor --probe\n  biplane doctor -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := a.logger("error")
@@ -29,7 +32,7 @@ runs programs that try to get out, or to take more than their share. Exits with 
 			if err != nil {
 				return err
 			}
-			checks := daemon.Doctor(cmd.Context(), daemon.DoctorConfig{Config: a.config, DataDir: dir, Version: a.Version, Log: log})
+			checks := daemon.Doctor(cmd.Context(), daemon.DoctorConfig{Config: a.config, DataDir: dir, Version: a.Version, Engine: engineArgs(), Probe: probe, Log: log})
 			if err := cmd.Context().Err(); err != nil {
 				return context.Cause(cmd.Context())
 			}
@@ -44,6 +47,7 @@ runs programs that try to get out, or to take more than their share. Exits with 
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&probe, "probe", false, "try to get out of the engine's process")
 	addOutput(c, &output)
 	return c
 }

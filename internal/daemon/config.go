@@ -37,10 +37,17 @@ type SandboxSettings struct {
 	Tier         tool.Tier
 	Memory       int64 // bytes
 	CPU          time.Duration
-	OutputTokens int // of what a program gives to the agent
-	Calls        int // that one program may make
-	Concurrency  int // calls of one program under way at once
+	OutputTokens int    // of what a program gives to the agent
+	Calls        int    // that one program may make
+	Concurrency  int    // calls of one program under way at once
+	Process      string // how locked down the process around the embedded engine must be: "" as far as the system lets it
 }
+
+// What Process may be besides "".
+const (
+	ProcessStrict = "strict" // entirely, or no program runs
+	ProcessOff    = "off"    // there is none: the engine runs in this process
+)
 
 // DefaultSettings are the settings of an empty configuration.
 func DefaultSettings() *Settings {
@@ -216,6 +223,11 @@ func (r *reader) sandbox(n *node, s *SandboxSettings) {
 		"output_tokens": func(n *node) { s.OutputTokens = r.count(n, "sandbox.output_tokens", 100, 1_000_000) },
 		"calls":         func(n *node) { s.Calls = r.count(n, "sandbox.calls", 1, 1_000_000) },
 		"concurrency":   func(n *node) { s.Concurrency = r.count(n, "sandbox.concurrency", 1, 1000) },
+		"process": func(n *node) {
+			if s.Process = r.oneOf(n, "sandbox.process", "auto", ProcessStrict, ProcessOff); s.Process == "auto" {
+				s.Process = ""
+			}
+		},
 	})
 }
 

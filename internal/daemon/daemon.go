@@ -38,6 +38,9 @@ type Config struct {
 	Listen   string       // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
 	Version  string       // of Biplane
 	Log      *slog.Logger // nil: none
+	// Engine are the arguments by which this program becomes a process around the embedded engine: its main must call Engine
+	// then. None: the engine runs in this process.
+	Engine []string
 	// Unprefixed lists tools under their own names in mode direct, where these are unique.
 	Unprefixed bool
 }
@@ -109,7 +112,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 // assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the top.
 func (d *Daemon) assemble() (err error) {
 	s := d.cfg.Settings
-	if d.driver, d.kind, err = newDriver(s.Sandbox); err != nil {
+	if d.driver, d.kind, err = newDriver(s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
 		return err
 	}
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})

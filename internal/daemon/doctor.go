@@ -26,16 +26,23 @@ type DoctorConfig struct {
 	Config  string // as --config names it
 	DataDir string
 	Version string
+	Engine  []string // as in Config
+	Probe   bool     // try to get out of the engine's process, too
 	Log     *slog.Logger
 }
 
 // Doctor looks at all that Biplane needs on this host: it reads the configuration, opens the data folder, runs programs
-// in every kind of sandbox that try to get out or to take too much, and connects to the upstreams.
+// in every kind of sandbox that try to get out or to take too much, and connects to the upstreams. With Probe it also tries
+// what a program could that had taken over the process of its engine.
 func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)
+	e := engine{c.Engine, c.Log}
 	for _, d := range drivers {
-		checks = append(checks, checkSandbox(ctx, d, s)...)
+		checks = append(checks, checkSandbox(ctx, d, s, e)...)
+	}
+	if c.Probe {
+		checks = append(checks, checkEscapes(ctx, e)...)
 	}
 	if s == nil {
 		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is not good"})
@@ -92,7 +99,7 @@ func checkUpstreams(ctx context.Context, c DoctorConfig, s *Settings) []Check {
 	if len(s.Servers) == 0 {
 		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}
 	}
-	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Version: c.Version, Log: c.Log})
+	at, err := Attach(ctx, Config{Settings: s, DataDir: c.DataDir, Version: c.Version, Engine: c.Engine, Log: c.Log})
 	if err != nil {
 		return []Check{{Part: part, Name: "all", Detail: "not tried: " + tool.AsError(err).Msg}}
 	}

@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -14,7 +17,7 @@ import (
 type driver struct {
 	name string
 	tier tool.Tier
-	make func(SandboxSettings) (closingDriver, error)
+	make func(SandboxSettings, engine) (closingDriver, error)
 }
 
 type closingDriver interface {
@@ -22,16 +25,39 @@ type closingDriver interface {
 	io.Closer
 }
 
+// An engine says how this program becomes a process around the embedded engine.
+type engine struct {
+	command []string // its arguments; none: it can't, and the engine runs in this process, as its Missing says
+	log     *slog.Logger
+}
+
 // The kinds of sandboxes: one line each.
 var drivers = []driver{
-	{"wasm", tool.WASM, func(SandboxSettings) (closingDriver, error) { return wasm.New(wasm.Config{}) }},
+	{"wasm", tool.WASM, embedded},
+}
+
+// embedded makes the driver of the embedded engine, in processes of its own unless the configuration has that off.
+func embedded(s SandboxSettings, e engine) (closingDriver, error) {
+	if s.Process == ProcessOff || len(e.command) == 0 {
+		if s.Process == ProcessStrict {
+			return nil, errors.New("sandbox.process is strict, and this program can't start processes around its engine")
+		}
+		return wasm.New(wasm.Config{})
+	}
+	return child.New(child.Config{Command: e.command, Strict: s.Process == ProcessStrict, Log: e.log})
+}
+
+// Engine is the process around the embedded engine, for the command that daemon.Config.Engine names: args are what came
+// after it. It returns when the process that began it is gone.
+func Engine(args []string) error {
+	return child.Main(args, func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) })
 }
 
 // newDriver makes the driver of the weakest tier that is at least the one asked for.
-func newDriver(s SandboxSettings) (made closingDriver, kind string, err error) {
+func newDriver(s SandboxSettings, e engine) (made closingDriver, kind string, err error) {
 	for _, d := range drivers {
 		if d.tier >= s.Tier {
-			made, err := d.make(s)
+			made, err := d.make(s, e)
 			if err != nil {
 				return nil, "", tool.Errorf(tool.Unavailable, "sandbox %s: %w", d.name, err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,7 +30,7 @@ var probes = []probe{
 	{"no way out by constructors", `["process", "require", "std", "os"].filter(n => {
 		try { return (async () => {}).constructor("return typeof " + n)() === "x" || (() => {}).constructor("return typeof " + n)() !== "undefined" } catch { return false } })`, `[]`, nil},
 	{"no import of the host's modules", `const got: string[] = [];
-		for (const m of ["child_process", "node:child_process", "node:net", "std", "os", "qjs:os", "qjs:std", "/etc/passwd", "file:///etc/passwd", "https://example.com/x.js"]) {
+		for (const m of ["child_process", "node:child_process", "node:net", "std", "qjs:os", "qjs:std", "/etc/passwd", "file:///etc/passwd", "https://example.com/x.js"]) {
 			try { await import(m); got.push(m) } catch {} }
 		return got`, `[]`, nil},
 	{"no file system", `import { readFile } from "node:fs/promises";
@@ -51,10 +52,14 @@ var probes = []probe{
 var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
 
 // checkSandbox runs the probes in one kind of sandbox.
-func checkSandbox(ctx context.Context, d driver, s *Settings) []Check {
+func checkSandbox(ctx context.Context, d driver, s *Settings, e engine) []Check {
 	part := "sandbox " + d.name
 	needed := s == nil || s.Sandbox.Tier == d.tier
-	made, err := d.make(SandboxSettings{})
+	var settings SandboxSettings
+	if s != nil {
+		settings = s.Sandbox
+	}
+	made, err := d.make(settings, e)
 	if err != nil {
 		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
 	}
@@ -66,6 +71,9 @@ func checkSandbox(ctx context.Context, d driver, s *Settings) []Check {
 	}
 	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
 	checks := []Check{check}
+	if c.Details["process"] != "" {
+		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
+	}
 	for _, m := range c.Missing {
 		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
 	}
@@ -124,4 +132,24 @@ func (p probe) run(ctx context.Context, x *executor.Executor) (bool, string) {
 		return false, fmt.Sprintf("ended well, with %s", e.Value)
 	}
 	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, firstLine(e.Error.Message))
+}
+
+// checkEscapes makes every attempt in a process of the embedded engine that a guest would make which had taken it over.
+func checkEscapes(ctx context.Context, e engine) []Check {
+	const part = "escape from the engine's process"
+	if len(e.command) == 0 {
+		return []Check{{Part: part, Name: "can be tried", Needed: true, Detail: "this program can't start processes around its engine"}}
+	}
+	attempts, armed, err := child.TryEscapes(ctx, e.command)
+	var checks []Check
+	for _, p := range armed {
+		checks = append(checks, Check{Part: "protections of the engine's process", Name: p.Name, OK: p.Armed, Detail: p.Detail})
+	}
+	for _, a := range attempts {
+		checks = append(checks, Check{Part: part, Name: a.Name, OK: a.Refused, Needed: true, Detail: a.How})
+	}
+	if err != nil {
+		checks = append(checks, Check{Part: part, Name: "all were tried", Needed: true, Detail: tool.AsError(err).Msg})
+	}
+	return checks
 }
