@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"mcpserver":   {"tool", "identity"},
 	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor", "sandbox"},
 	"demo":        {"tool", "api", "daemon"},
-	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "sandbox", "sandbox/wasm", "sandbox/child"},
+	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child"},
 	"daemon":      {"*"},
 	"cli":         {"api", "daemon", "demo", "bench"},
 	"api":         {},

@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // density measures how many sessions and executions there is room for.
@@ -29,15 +33,24 @@ func (r *runner) density(ctx context.Context) ([]Figure, error) {
 				f := missing(l.only(), m.name)[0]
 				if l.has(lang) {
 					var err error
-					if f, err = m.do(ctx, lang, m.name); err != nil {
-						return nil, fmt.Errorf("%s: %w", m.name, err)
+					if f, err = m.do(ctx, lang, m.name); ctx.Err() != nil {
+						return nil, err
+					}
+					if err != nil {
+						f = missing(err.Error(), m.name)[0]
 					}
 				}
 				out = append(out, f)
 			}
 		}
 		f, err := l.suspendedMemory(ctx)
-		return append(out, f), err
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			f = missing(err.Error(), "suspended_memory_bytes")[0]
+		}
+		return append(out, f), nil
 	})
 	if err != nil {
 		return nil, err
@@ -82,37 +95,56 @@ func (l *lab) suspendedBytes(ctx context.Context, lang, name string) (_ Figure, 
 	return sampled(name, float64(len(key.Seal("bench", packed)))), nil
 }
 
-// suspendedMemory measures what suspended sessions leave in the memory of the process: they are on the disk, and nothing
-// of them is left to be there.
-func (l *lab) suspendedMemory(ctx context.Context) (Figure, error) {
+// suspendedMemory measures what suspended sessions leave in the memory of the process that has them: an executor's, with
+// a store, that keeps one session hot.
+func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 	const name = "suspended_memory_bytes"
-	n := l.rounds(200)
-	suspend := func() error {
-		g, err := l.session(ctx, "ts")
+	dir := filepath.Join(l.dir, "data-sessions")
+	s, err := store.Open(ctx, store.Config{Path: dir})
+	if err != nil {
+		return Figure{}, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	key, err := secret.Open(filepath.Join(l.dir, "key"))
+	if err != nil {
+		return Figure{}, err
+	}
+	sessions, err := s.Sessions(ctx, key)
+	if err != nil {
+		return Figure{}, err
+	}
+	nobody := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+		return nil, tool.Errorf(tool.NotFound, "there are no tools here")
+	})
+	x, err := executor.New(executor.Config{
+		Driver: l.driver, Store: sessions, Key: key, Programs: program.New(program.Config{}), Door: func() tool.Caller { return nobody },
+		Limits: executor.Limits{Kept: 1, Sessions: executor.SessionLimits{Hot: 1, Count: 10_000}},
+	})
+	if err != nil {
+		return Figure{}, err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	made, n := 0, l.rounds(300)
+	one := func() error {
+		made++
+		args, err := tool.Marshal(arguments{Code: thirtyLines, Session: fmt.Sprintf("s%d", made)})
 		if err != nil {
 			return err
 		}
-		snap, ok := g.box.(sandbox.Snapshotter)
-		if !ok {
-			return errors.Join(errNoSnapshot, g.close())
+		res, err := x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: args, Principal: tool.Principal{ID: "local:bench"}})
+		if err == nil && res.IsError {
+			err = fmt.Errorf("execute: %.300s", res.Raw)
 		}
-		packed, err := snap.Snapshot(ctx)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(l.dir, "suspended"), packed, 0o600)
-		}
-		return errors.Join(err, g.close())
+		return err
 	}
-	if _, err := repeat(ctx, n, suspend); err != nil { // fills what the driver keeps in store
-		if errors.Is(err, errNoSnapshot) {
-			return missing(err.Error(), name)[0], nil
-		}
+	if _, err := repeat(ctx, n, one); err != nil { // fills what is kept in store
 		return Figure{}, err
 	}
 	before, err := own()
 	if err != nil {
 		return missing(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
 	}
-	if _, err := repeat(ctx, n, suspend); err != nil {
+	if _, err := repeat(ctx, n, one); err != nil {
 		return Figure{}, err
 	}
 	after, err := own()
