@@ -25,7 +25,7 @@ func cpCommand(a *app) *cobra.Command {
 		Long: `Copies a file, or with -r a folder, between this machine and a session. One of both names a place in a session, as
 SESSION:PATH; paths are those that programs use: workspace/x, skills/x.ts, tools/x. In a folder that is there, and in a
 name with / at its end, the copy has the name of what is copied; SRC with /. at its end is what is in the folder. - is
-standard input or output. Links are not followed inside folders.`,
+standard input or output. What is neither file nor folder, links in folders too, is left out; the exit code is then 1.`,
 		Example: `  biplane cp report.csv work:workspace/
   biplane cp -r ./data work:workspace/data
   biplane cp -r work:workspace/out .
@@ -55,9 +55,13 @@ standard input or output. Links are not followed inside folders.`,
 				if err != nil || dst.path == "-" && dst.session == "" {
 					return err
 				}
-				return a.print(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes}, func(w io.Writer) {
+				err = a.print(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes, "left_out": int64(t.left)}, func(w io.Writer) {
 					fmt.Fprintf(w, "%s, %s\n", count(t.files, "file"), bytesText(t.bytes))
 				})
+				if err == nil && t.left > 0 {
+					return told(exitFailed)
+				}
+				return err
 			})
 		},
 	}
@@ -92,6 +96,13 @@ type transfer struct {
 	recursive bool
 	files     int
 	bytes     int64
+	left      int // how many were left out
+}
+
+// leaveOut says why something is not copied. The rest is.
+func (t *transfer) leaveOut(what, why string) {
+	t.left++
+	fmt.Fprintf(t.Err, "biplane: %s %s: left out\n", clean(what), why)
 }
 
 func (t *transfer) run(src, dst spot) error {
@@ -166,7 +177,7 @@ func (t *transfer) putTree(from, session, to string) error {
 		case d.IsDir():
 			return t.mkdir(session, at)
 		case !d.Type().IsRegular():
-			fmt.Fprintf(t.Err, "biplane: %s is no file: left out\n", clean(filepath.Join(from, p)))
+			t.leaveOut(filepath.Join(from, p), "is no file")
 			return nil
 		}
 		return t.putFile(p, root.Open, session, at)
@@ -270,8 +281,8 @@ func (t *transfer) getAll(root *os.Root, src spot, below string) error {
 	for _, i := range items {
 		in := spot{src.session, path.Join(src.path, i.Name)}
 		at := filepath.Join(below, i.Name)
-		if i.Name == "" || i.Name == "." || i.Name == ".." || !filepath.IsLocal(i.Name) || strings.ContainsAny(i.Name, `/\`) {
-			fmt.Fprintf(t.Err, "biplane: %s can't be a name here: left out\n", clean(in.path))
+		if i.Name == "." || !filepath.IsLocal(i.Name) || strings.Contains(i.Name, "/") {
+			t.leaveOut(in.path, "can't be a name here")
 			continue
 		}
 		if i.Dir {

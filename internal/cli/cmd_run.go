@@ -72,7 +72,7 @@ variables, functions and files.`,
 	f.DurationVar(&timeout, "timeout", 0, "of the program's own time, tools' time not counted (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, the error, the console, the calls and the figures")
 	words(c, "language", "typescript", "javascript", "python")
-	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(1)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // there is no such flag: a mistake in this package
 	}
 	return c
@@ -141,6 +141,9 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 		if len(x.Calls) > 0 {
 			fmt.Fprintln(a.Err, callsLine(x))
 		}
+	}
+	if x.Session != "" && x.Error != nil {
+		fmt.Fprintf(a.Err, "session %s is as it was before this program\n", clean(x.Session))
 	}
 	switch {
 	case x.Error == nil:
