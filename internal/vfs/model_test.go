@@ -1,6 +1,7 @@
 package vfs_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -291,4 +292,43 @@ func TestOrderIsBalanced(t *testing.T) {
 	if h := vfs.Height(tree); h > 17 { // 1.44 log2(2,500)
 		t.Errorf("height %d", h)
 	}
+}
+
+// ourFiles gives what is below a directory by List, Stat and Read.
+func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
+	var all []string
+	items, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		at := dir + "/" + i.Name
+		_, line, _ := strings.Cut(at, "/")
+		info, err := fs.Stat(at)
+		if err != nil || info.Dir != i.Dir {
+			t.Fatal(at, info, err)
+		}
+		if i.Dir {
+			all = append(append(all, line), ourFiles(t, fs, at)...)
+			continue
+		}
+		b, err := fs.Read(at, 0, -1)
+		if err != nil || int64(len(b)) != info.Size {
+			t.Fatal(at, info, err)
+		}
+		all = append(all, line+fmt.Sprintf(" %q", b))
+	}
+	return all
+}
+
+// code gives the code of an *vfs.Error; "" for nil.
+func code(err error) string {
+	var ours *vfs.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &ours):
+		return ours.Code
+	}
+	return err.Error()
 }

@@ -30,7 +30,7 @@ func TestAsLinux(t *testing.T) {
 		fs := vfs.New(vfs.Config{})
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
 			op, ours, theirs := twoFiles{fs, dir}.draw(t)
-			if got, want := code(ours), code(theirs); got != want {
+			if got, want := code(ours), errno(theirs); got != want {
 				t.Fatalf("%s: %q, on Linux %q (%v; %v)", op, got, want, ours, theirs)
 			}
 			if rapid.IntRange(0, 9).Draw(t, "snapshot") == 0 {
@@ -67,7 +67,7 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 		}
 	case "rm":
 		ours, theirs = w.fs.Remove("/workspace//"+p, false, false), syscall.Unlink(real)
-		if strings.HasSuffix(p, "/") && code(theirs) == "ENOTDIR" && code(ours) == "EISDIR" {
+		if strings.HasSuffix(p, "/") && errno(theirs) == "ENOTDIR" && code(ours) == "EISDIR" {
 			theirs = ours // some file systems say so
 		}
 	case "rmdir":
@@ -76,7 +76,7 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 		p, real = strings.TrimSuffix(p, "/"), strings.TrimSuffix(real, "/")
 		ours = w.fs.Remove(p, true, op == "rm -f")
 		if _, theirs = os.Lstat(real); theirs == nil || op == "rm -f" {
-			if theirs = os.RemoveAll(real); code(theirs) == "ENOTDIR" && op == "rm -f" && code(ours) == "ENOTDIR" {
+			if theirs = os.RemoveAll(real); errno(theirs) == "ENOTDIR" && op == "rm -f" && code(ours) == "ENOTDIR" {
 				theirs = ours
 			}
 		}
@@ -124,18 +124,13 @@ func realWrite(path string, data []byte, flag string, off int64) error {
 	return err
 }
 
-func code(err error) string {
+// errno is code, for errors of the system too.
+func errno(err error) string {
 	var no syscall.Errno
-	var ours *vfs.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &ours):
-		return ours.Code
-	case errors.As(err, &no):
+	if errors.As(err, &no) {
 		return unix.ErrnoName(no)
 	}
-	return err.Error()
+	return code(err)
 }
 
 func realFiles(t *rapid.T, dir string) []string {
@@ -157,33 +152,6 @@ func realFiles(t *rapid.T, dir string) []string {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	return all
-}
-
-// ourFiles gives what is below a directory by List, Stat and Read.
-func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
-	var all []string
-	items, err := fs.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range items {
-		at := dir + "/" + i.Name
-		_, line, _ := strings.Cut(at, "/")
-		info, err := fs.Stat(at)
-		if err != nil || info.Dir != i.Dir {
-			t.Fatal(at, info, err)
-		}
-		if i.Dir {
-			all = append(append(all, line), ourFiles(t, fs, at)...)
-			continue
-		}
-		b, err := fs.Read(at, 0, -1)
-		if err != nil || int64(len(b)) != info.Size {
-			t.Fatal(at, info, err)
-		}
-		all = append(all, line+fmt.Sprintf(" %q", b))
 	}
 	return all
 }
