@@ -31,6 +31,7 @@ type naps struct {
 	set      bool          // timer is running
 	due      time.Time     // of the program's own timer; zero: there is none
 	count    int
+	held     bool // the guest stands still for its next line (GuestMessage.Hold)
 }
 
 // canNap reports whether a program in box can be suspended.
@@ -61,7 +62,7 @@ func (r *run) maybeNap() {
 	if soon := r.naps.due.Sub(now); !r.naps.due.IsZero() && soon < r.naps.patience {
 		wait = max(wait, soon)
 	}
-	if wait <= 0 && r.asking == 0 && r.stream.pause() {
+	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.pause() {
 		return
 	}
 	r.naps.set = true

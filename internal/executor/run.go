@@ -406,6 +406,9 @@ func (r *run) take(line []byte) error {
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}
 	r.recorder.Said(&m, false)
+	r.mu.Lock()
+	r.naps.held = m.Hold
+	r.mu.Unlock()
 	if over {
 		r.afterwards(&m)
 		return nil
@@ -443,6 +446,8 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		return nil
 	case m.Emit != nil:
 		r.emit(m.Emit.Handle)
+		return nil
+	case m.Hold:
 		return nil
 	case m.Done != nil, m.Fail != nil:
 		if r.ctx.Err() != nil { // what stopped the program is what counts, not what it made of its calls' end
