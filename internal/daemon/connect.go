@@ -86,8 +86,10 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if err != nil {
 		return nil, err
 	}
-	s.upstreams.ready(ctx)
 	name := c.up.Name()
+	if err := connected(ctx, c); err != nil {
+		return nil, err
+	}
 	answer := &api.SignIn{Upstream: name, State: api.SignInNotNeeded, How: c.how}
 	health := c.up.Snapshot().Health
 	if c.auth == nil {
@@ -97,7 +99,8 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if err == nil && in { // one that can't be read is replaced
 		answer.How = "through a browser: signed in"
 	}
-	if health.State != tool.NeedsSignIn && (len(wants) == 0 || health.State == tool.Down) {
+	_, lost := c.auth.Token(ctx, false) // what there is can't be renewed: who would do it is away, perhaps for good
+	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
 	s.drop(name)
@@ -122,6 +125,25 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	s.active[name] = a
 	s.wg.Go(func() { s.wait(waiting, a, c) })
 	return a.now(), nil
+}
+
+// connected waits until an upstream is past its first connection, for a while.
+func connected(ctx context.Context, c *source) error {
+	patient, cancel := context.WithTimeout(ctx, returnTime)
+	defer cancel()
+	tick := time.NewTicker(returnPause)
+	defer tick.Stop()
+	for c.up.Snapshot().Health.State == tool.Connecting {
+		select {
+		case <-tick.C:
+		case <-patient.Done():
+			if ctx.Err() != nil {
+				return tool.AsError(ctx.Err())
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // wait sees an attempt through: the person, then the upstream, which comes back by itself.

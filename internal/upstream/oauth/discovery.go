@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,20 +36,20 @@ type serverMeta struct {
 }
 
 // findResource finds the server's metadata: where its challenge says, else at the well-known places. A server that has none,
-// as in revision 2025-03-26, is taken for its own authorization server.
-func (c *Client) findResource(ctx context.Context, ch challenge) (*resourceMeta, error) {
+// as in revision 2025-03-26, is taken for its own authorization server: guessed.
+func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMeta, guessed bool, err error) {
 	places, err := c.resourcePlaces(ch)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for i, u := range places {
 		a, err := c.web.get(ctx, u)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if !a.ok() {
 			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-				return nil, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s://%s%s can't be had: status %d", u.Scheme, u.Host, u.Path, a.status)
+				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s://%s%s can't be had: status %d", u.Scheme, u.Host, u.Path, a.status)
 			}
 			continue
 		}
@@ -57,12 +58,12 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (*resourceMeta,
 			if ch.metadata == "" || i > 0 { // some answer every path with a page
 				continue
 			}
-			return nil, tool.Errorf(tool.Unavailable, "protected resource metadata: %w", err)
+			return nil, false, tool.Errorf(tool.Unavailable, "protected resource metadata: %w", err)
 		}
-		return &m, c.checkResource(&m)
+		return &m, false, c.checkResource(&m)
 	}
 	origin := url.URL{Scheme: c.server.Scheme, Host: c.server.Host}
-	return &resourceMeta{Resource: c.resource(), Servers: []string{origin.String()}}, nil
+	return &resourceMeta{Resource: c.resource(), Servers: []string{origin.String()}}, true, nil
 }
 
 // resourcePlaces says where to look for the server's metadata, in order.
@@ -99,6 +100,22 @@ func (c *Client) checkResource(m *resourceMeta) error {
 	m.Scopes = cleanScopes(m.Scopes)
 	return nil
 }
+
+// find finds the metadata of the server and of its authorization server.
+func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *serverMeta, error) {
+	rm, guessed, err := c.findResource(ctx, ch)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.findServer(ctx, rm.Servers)
+	if errors.Is(err, errNoMetadata) && guessed {
+		err = tool.Errorf(tool.Unavailable, "it says nowhere how to sign in: if it wants a key or a token, give that in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
+	}
+	return rm, m, err
+}
+
+// errNoMetadata says that an authorization server has no metadata.
+var errNoMetadata = errors.New("no metadata (RFC 8414, OpenID Connect Discovery)")
 
 // findServer finds the metadata of the first of the authorization servers that has some, and checks it.
 func (c *Client) findServer(ctx context.Context, issuers []string) (*serverMeta, error) {
@@ -140,7 +157,7 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 		}
 		return &m, nil
 	}
-	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has no metadata (RFC 8414, OpenID Connect Discovery)", line(issuer))
+	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has %w", line(issuer), errNoMetadata)
 }
 
 // checkServer says why metadata must not be used. The issuer must be who was asked (RFC 8414 section 3.3); a lone slash at

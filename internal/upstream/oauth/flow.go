@@ -60,11 +60,7 @@ func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
 	c.mu.Lock()
 	ch := c.challenge
 	c.mu.Unlock()
-	rm, err := c.findResource(ctx, ch)
-	if err != nil {
-		return nil, err
-	}
-	m, err := c.findServer(ctx, rm.Servers)
+	rm, m, err := c.find(ctx, ch)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ func TestHostileMetadata(t *testing.T) {
 		"another resource":      {func(r *rig) { r.resource["resource"] = "https://evil.example/mcp" }, tool.Denied, "of another resource, https://evil.example/mcp"},
 		"a sibling":             {func(r *rig) { r.resource["resource"] = r.URL + "/mc" }, tool.Denied, "of another resource"},
 		"no resource":           {func(r *rig) { delete(r.resource, "resource") }, tool.Unavailable, "is no address"},
+		"nothing":               {func(r *rig) { r.extra[prmPath] = http.NotFound }, tool.Unavailable, "give that in mcpServers.up.headers"},
 		"no servers":            {func(r *rig) { delete(r.resource, "authorization_servers") }, tool.Unavailable, "names no authorization server"},
 		"a server in the clear": {func(r *rig) { r.resource["authorization_servers"] = []string{"http://as.example"} }, tool.Unavailable, "is not https"},
 		"a server that runs":    {func(r *rig) { r.resource["authorization_servers"] = []string{"javascript:alert(1)"} }, tool.Unavailable, "is no address"},
