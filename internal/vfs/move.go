@@ -61,12 +61,12 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	}
 	same := src.area == dst.area && slices.Equal(src.names, dst.names)
 	switch {
+	case slash && !n.dir:
+		return dst.fail("ENOTDIR", "")
 	case n.dir && src.holds(dst):
 		return dst.fail("EINVAL", "a directory can't be moved into itself")
 	case dst.holds(src):
 		return dst.fail("ENOTEMPTY", "")
-	case slash && !n.dir:
-		return dst.fail("ENOTDIR", "")
 	case missing != nil || same:
 	case there.dir && !n.dir:
 		return dst.fail("EISDIR", "it is a directory: name the file in it")
