@@ -7,3 +7,6 @@ import _ "embed"
 //
 //go:embed lib.zip
 var Library []byte
+
+// LibrarySum is the SHA-256 sum of Library, in hexadecimal digits.
+const LibrarySum = "f7c02d925e71c84c06ff8f52f7c6270374317936cf8128a595504f005aaa46c4"

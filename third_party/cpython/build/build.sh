@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes python.wasm and lib.zip of CPython's source package, in the folder given as $1 (a new temporary one otherwise),
-# and puts them into the folder above. Needs Debian's apt, bookworm or later, as root, for compiler and sources; and go. Takes four minutes
-# on two cores. `go generate ./internal/sandbox/wasm` then translates python.wasm to Go.
+# and puts them into the folder above. Needs Debian's apt, bookworm or later, as root, for compiler and sources; and go.
+# Takes two to four minutes on two cores. Then put the sum of python.wasm into internal/sandbox/wasm/generate_py.go, and
+# `go generate ./internal/sandbox/wasm` translates it to Go and makes the golden image.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(dirname "$here")
@@ -24,6 +25,7 @@ ede2791e29c1d3b422f9208bdd7edf040c20445ea1e7453a72037576e64fa197  zlib_1.3.dfsg+
 60dd315c07f616887caa029408308a018ace66e3d142726a97db164b3b8f69fb  zlib_1.3.dfsg+really1.3.1.orig.tar.gz
 b7716260051d289248b7667f81fa2792c125d888ff51da3fa09c6272cc0bd11d  wasi-libc_0.0~git20241209.574b88d-2_all.deb
 813b9bbbe14ccda2b24617b8bade0ade4d745957e75921766c153d249886bd4c  tzdata_2026c-0+deb13u1_all.deb
+2779c2f5e9582fb501c592ec44d1d4421e0add97d25631926673be817a221028  tzdata-legacy_2026c-0+deb13u1_all.deb
 EOF
 
 # 1. The compiler, of this machine's own release, and the sources, of $release, from the same mirror.
@@ -37,7 +39,7 @@ export APT_CONFIG=$work/apt/apt.conf
 sha256sum --quiet -c sums 2>/dev/null || {
   apt-get update
   apt-get source --download-only python3.13=$python zlib=$zlib
-  apt-get download wasi-libc=$libc tzdata=$tz
+  apt-get download wasi-libc=$libc tzdata=$tz tzdata-legacy=$tz
   sha256sum --quiet -c sums
 }
 unset APT_CONFIG
@@ -46,6 +48,7 @@ dpkg-source -x python3.13_$python.dsc src
 dpkg-source -x zlib_${zlib#*:}.dsc zsrc
 dpkg-deb -x wasi-libc_*.deb sysroot
 dpkg-deb -x tzdata_*.deb tzroot
+dpkg-deb -x tzdata-legacy_*.deb tzroot
 
 # 2. A native interpreter of the same source, which freezes and compiles the library.
 mkdir -p native
@@ -83,5 +86,7 @@ rm -rf lib
 native/python -E -S "$here/compile.py" src/Lib lib
 cp -rL tzroot/usr/share/zoneinfo lib/timezones
 (cd "$here" && go run pack.go "$work/lib" "$out/lib.zip")
+sum=$(sha256sum "$out/lib.zip" | cut -d' ' -f1)
+sed -i "s/^const LibrarySum = .*/const LibrarySum = \"$sum\"/" "$out/library.go"
 ls -l "$out/python.wasm" "$out/lib.zip"
 sha256sum "$out/python.wasm" "$out/lib.zip"

@@ -3,7 +3,6 @@ package pyguest
 import (
 	"archive/zip"
 	"bytes"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -18,8 +17,9 @@ import (
 const libraryRoot = "/lib"
 
 // A Library is the read-only directory /lib of all guests: the standard library's compiled modules, the time zones, and
-// the runtime's own modules. It is safe for concurrent use.
+// the runtime's own modules. It is read when it is first needed. It is safe for concurrent use.
 type Library struct {
+	once sync.Once
 	dirs map[string][]entry // by path, without a '/' at the begin; entries sorted
 
 	mu    sync.Mutex
@@ -32,40 +32,48 @@ type entry struct {
 	Dir  bool   `json:"dir"`
 }
 
-// A libraryFile is unpacked when it is first read: the whole library is 5 MB.
+// A libraryFile is unpacked when it is first read: the whole library is 10 MB.
 type libraryFile struct {
 	packed *zip.File
 	data   []byte
 	size   int64
 }
 
-// newLibrary makes the library of the standard one and our own modules: _biplane, and what is in lib in stead of
-// modules that can't work here.
-func newLibrary(own fs.FS) (*Library, error) {
-	l := &Library{dirs: map[string][]entry{}, files: map[string]*libraryFile{}}
-	r, err := zip.NewReader(bytes.NewReader(cpython.Library), int64(len(cpython.Library)))
-	if err != nil {
-		return nil, fmt.Errorf("open the Python library: %w", err)
-	}
-	for _, f := range r.File {
-		at := "lib/python3.13/" + f.Name
-		if strings.HasPrefix(f.Name, "timezones/") {
-			at = "lib/" + f.Name
+// NewLibrary makes the library of the standard one and our own modules: _biplane, and what is in lib in stead of modules
+// that can't work here.
+func NewLibrary() *Library { return &Library{} }
+
+// open reads the library's directory. A module that can't be read is not there.
+func (l *Library) open() {
+	l.once.Do(func() {
+		l.dirs, l.files = map[string][]entry{}, map[string]*libraryFile{}
+		if r, err := zip.NewReader(bytes.NewReader(cpython.Library), int64(len(cpython.Library))); err == nil {
+			for _, f := range r.File {
+				at := "lib/python3.13/" + f.Name
+				if strings.HasPrefix(f.Name, "timezones/") {
+					at = "lib/" + f.Name
+				}
+				l.add(at, &libraryFile{packed: f, size: int64(f.UncompressedSize64)})
+			}
 		}
-		l.add(at, &libraryFile{packed: f, size: int64(f.UncompressedSize64)})
-	}
-	err = fs.WalkDir(own, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		_ = fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := fs.ReadFile(sources, name)
+			l.add("lib/python3.13/"+strings.TrimPrefix(name, "lib/"), &libraryFile{data: b, size: int64(len(b))})
 			return err
+		})
+		for _, d := range l.dirs {
+			sort.Slice(d, func(i, j int) bool { return d[i].Name < d[j].Name })
 		}
-		b, err := fs.ReadFile(own, name)
-		l.add("lib/python3.13/"+strings.TrimPrefix(name, "lib/"), &libraryFile{data: b, size: int64(len(b))})
-		return err
 	})
-	for _, d := range l.dirs {
-		sort.Slice(d, func(i, j int) bool { return d[i].Name < d[j].Name })
-	}
-	return l, err
+}
+
+// list gives what is in a directory.
+func (l *Library) list(name string) []entry {
+	l.open()
+	return l.dirs[name]
 }
 
 // add adds a file and the directories above it.
@@ -83,6 +91,7 @@ func (l *Library) add(name string, f *libraryFile) {
 
 // stat says what is at name, a clean path without a '/' at the begin.
 func (l *Library) stat(name string) (dir bool, size int64, ok bool) {
+	l.open()
 	if _, ok := l.dirs[name]; ok {
 		return true, 0, true
 	}
@@ -94,6 +103,7 @@ func (l *Library) stat(name string) (dir bool, size int64, ok bool) {
 
 // read gives the content of a file.
 func (l *Library) read(name string) ([]byte, bool) {
+	l.open()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.files[name]

@@ -79,10 +79,7 @@ const testMemory = 256 << 20
 // newMachine makes a machine whose memory is image, or that has not booted.
 func newMachine(t testing.TB, image []byte) *machine {
 	if library == nil {
-		var err error
-		if library, err = OpenLibrary(); err != nil {
-			t.Fatal(err)
-		}
+		library = NewLibrary()
 	}
 	m := &machine{t: t, clock: testTime, region: reserve(t)}
 	m.fs = vfs.New(vfs.Config{Now: func() time.Time { return time.UnixMilli(m.clock) }, Quota: vfs.Quota{}})

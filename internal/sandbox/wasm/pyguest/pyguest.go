@@ -15,7 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
+	"github.com/biplane-dev/biplane/third_party/cpython"
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
@@ -44,7 +46,7 @@ type Guest struct {
 // ErrExit is what a guest panics with that ends itself by the system's exit function.
 var ErrExit = errors.New("the program ended the interpreter")
 
-// New makes a guest. Module's SetMemory comes next; then Boot, where the memory isn't that of a guest which has booted.
+// New makes a guest, which reads of the library as it needs. Module's SetMemory comes next; then Boot, where the memory isn't that of a guest which has booted.
 func New(host Host, library *Library) *Guest {
 	g := &Guest{host: host, library: library}
 	g.m = py.New(imports{g})
@@ -119,11 +121,18 @@ func (g *Guest) put(b []byte) uint32 {
 //go:embed _biplane/*.py lib/*.py
 var sources embed.FS
 
-// OpenLibrary opens the standard library, one for all guests.
-func OpenLibrary() (*Library, error) {
-	own, err := fs.Sub(sources, ".")
-	if err != nil {
-		return nil, fmt.Errorf("open the Python library: %w", err)
-	}
-	return newLibrary(own)
+// Version is that of the interpreter.
+const Version = "3.13.5"
+
+// Source is what the engine runs beside its module: the text of the runtime, and the sum of the library.
+func Source() string {
+	var b strings.Builder
+	_ = fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			text, _ := sources.ReadFile(name) // it is in the binary
+			fmt.Fprintf(&b, "# %s %d\n%s", name, len(text), text)
+		}
+		return err
+	})
+	return b.String() + cpython.LibrarySum
 }

@@ -275,7 +275,7 @@ func (i imports) WasiSnapshotPreview1FdPrestatDirName(_ *py.Module, fd, to, n ui
 // list gives what is in an open directory.
 func (i imports) list(f file) ([]entry, uint32) {
 	if f.kind == libraryDir {
-		return i.g.library.dirs[f.path], ok
+		return i.g.library.list(f.path), ok
 	}
 	v, e := i.ask(sandbox.File{Op: "list", Path: f.path})
 	if e != ok {

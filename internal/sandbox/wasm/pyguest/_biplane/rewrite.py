@@ -118,7 +118,7 @@ class _Facts(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _display(self, node):
-        for e in getattr(node, "values", None) or node.elts:
+        for e in node.values if isinstance(node, ast.Dict) else node.elts:
             if isinstance(e, ast.Name):
                 self.stored.add(e.id)
         self.generic_visit(node)

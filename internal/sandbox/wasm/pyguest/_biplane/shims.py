@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import concurrent.futures.thread
+import hashlib
+import hmac
 import os
 import tempfile
 import threading
@@ -32,6 +34,26 @@ class Executor(concurrent.futures.Executor):
         return f
 
 
+def pbkdf2_hmac(hash_name, password, salt, iterations, dklen=None):
+    """Key derivation by RFC 8018, 5.2, which the library leaves to OpenSSL."""
+    inner = hmac.new(bytes(password), digestmod=hash_name)
+    if iterations < 1 or dklen is not None and dklen < 1:
+        raise ValueError("iterations and dklen must be at least 1")
+    out = b""
+    for block in range(1, -(-(dklen or inner.digest_size) // inner.digest_size) + 1):
+        h = inner.copy()
+        h.update(bytes(salt) + block.to_bytes(4))
+        u = h.digest()
+        t = int.from_bytes(u)
+        for _ in range(iterations - 1):
+            h = inner.copy()
+            h.update(u)
+            u = h.digest()
+            t ^= int.from_bytes(u)
+        out += t.to_bytes(inner.digest_size)
+    return out[: dklen or inner.digest_size]
+
+
 def _no_thread(self):
     raise RuntimeError("the sandbox has no threads: write async functions, and await asyncio.gather(...) of them")
 
@@ -42,6 +64,7 @@ def install():
     Executor.__name__ = Executor.__qualname__ = "ThreadPoolExecutor"
     concurrent.futures.ThreadPoolExecutor = concurrent.futures.thread.ThreadPoolExecutor = Executor
     threading.Thread.start = _no_thread
+    hashlib.pbkdf2_hmac = pbkdf2_hmac
     zoneinfo.reset_tzpath(to=["/lib/timezones"])
     os.environ["HOME"] = "/workspace"
     os.environ["TZ"] = "UTC"

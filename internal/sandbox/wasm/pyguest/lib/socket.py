@@ -62,7 +62,10 @@ def setdefaulttimeout(timeout):
 def inet_aton(s):
     import ipaddress
 
-    return ipaddress.IPv4Address(s).packed
+    try:
+        return ipaddress.IPv4Address(s).packed
+    except ValueError as e:
+        raise OSError(str(e)) from None
 
 
 def inet_ntoa(b):
@@ -74,7 +77,10 @@ def inet_ntoa(b):
 def inet_pton(family, s):
     import ipaddress
 
-    return ipaddress.ip_address(s).packed
+    try:
+        return ipaddress.ip_address(s).packed
+    except ValueError as e:
+        raise OSError(str(e)) from None
 
 
 def inet_ntop(family, b):
