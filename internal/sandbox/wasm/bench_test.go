@@ -188,7 +188,7 @@ func BenchmarkCPU(b *testing.B) {
 func BenchmarkBoot(b *testing.B) {
 	l := javaScript()
 	for b.Loop() {
-		img, err := bootImage(l, l.source)
+		img, err := bootImage(l)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,14 +1,19 @@
 package wasm
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 const (
 	// bootMemory bounds the memory in which an image is made, in bytes.
-	bootMemory = 64 << 20
+	bootMemory = 128 << 20
 	// bootPatience is how long it may take.
 	bootPatience = time.Minute
 	// bootTime is what the clock shows while an image is made, in milliseconds since the epoch, so that the image is
@@ -19,14 +24,18 @@ const (
 // An image is the memory of a guest that has booted and evaluated the prelude: what every guest of a language begins with.
 type image struct {
 	lang    language
-	file    *imageFile
-	size    int      // bytes
-	words   []uint32 // what the engine knows of it
-	version string   // of the engine
+	id      identity
+	size    int       // bytes
+	words   []uint32  // what the engine knows of it
+	version string    // of the engine
+	hot     []pageRun // what a first program writes to
+
+	file *imageFile
+	base []byte // the file, mapped for reading
 }
 
 // bootImage boots the engine of lang and evaluates its guest's side of the protocol.
-func bootImage(lang language, source string) (img *image, err error) {
+func bootImage(lang language) (img *image, err error) {
 	r, err := newRegion()
 	if err != nil {
 		return nil, err
@@ -41,20 +50,133 @@ func bootImage(lang language, source string) (img *image, err error) {
 	g := &guest{region: r, host: booter{until: time.Now().Add(bootPatience)}, clock: bootTime, random: rand.NewChaCha8([32]byte{})}
 	img = &image{lang: lang}
 	err = g.enter(func() (err error) {
-		img.words, img.version, err = lang.boot(g, source)
+		img.words, img.version, err = lang.boot(g, lang.source)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	b := r.memory()
-	img.size = len(b)
-	img.file, err = newImageFile(b)
-	return img, err
+	img.size, img.id = len(b), identify(lang, img, b)
+	return img, img.keep(runsOf(differing(b, nil, whole(b))), func(use func(b []byte, page uint32) error, runs []pageRun) error {
+		for _, r := range runs {
+			if err := use(b[int(r.first)*pageSize:][:int(r.n)*pageSize], r.first); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// close gives the image's memory back; guests that map it keep their own view.
-func (i *image) close() { i.file.close() }
+// identify gives the identity of an engine's build: all that makes a guest go on as it would have.
+func identify(lang language, img *image, memory []byte) identity {
+	h := sha256.New()
+	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module, sha256.Sum256([]byte(lang.source)), img.version, img.words, len(memory))
+	_, _ = h.Write(memory) // never fails
+	return identity(h.Sum(nil))
+}
+
+// keep makes the image's file; each gives the bytes of runs.
+func (i *image) keep(runs []pageRun, each func(use func(b []byte, page uint32) error, runs []pageRun) error) error {
+	f, err := newImageFile(i.size)
+	if err != nil {
+		return err
+	}
+	if err = each(f.write, runs); err == nil {
+		err = f.seal()
+	}
+	if err == nil {
+		i.base, err = f.view()
+	}
+	if err != nil {
+		f.close()
+		return fmt.Errorf("keep the image in a %s: %w", f.kind, err)
+	}
+	i.file = f
+	return nil
+}
+
+// close gives the image's memory back; guests that map it keep their own view, but none may be snapshotted any more.
+func (i *image) close() {
+	i.file.close()
+	unmap(i.base)
+}
+
+// at gives the image's bytes from a page on, at most n of them; there are fewer, or none, at its end.
+func (i *image) at(page uint32, n int) []byte {
+	off := min(int(page)*pageSize, i.size)
+	return i.base[off:min(off+n, i.size)]
+}
+
+// pack packs the image.
+func (i *image) pack(c *codec) ([]byte, error) {
+	le := binary.LittleEndian
+	fields := le.AppendUint32(nil, uint32(i.size/wasmPage))
+	fields = append(le.AppendUint32(fields, uint32(len(i.version))), i.version...)
+	fields = le.AppendUint32(fields, uint32(4*len(i.words)))
+	for _, w := range i.words {
+		fields = le.AppendUint32(fields, w)
+	}
+	fields = le.AppendUint32(fields, uint32(len(i.hot)))
+	for _, r := range i.hot {
+		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
+	}
+	return c.pack(head{imageMagic, i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
+		copy(b, i.at(page, len(b)))
+	})
+}
+
+// unpackImage gives the image of lang that was packed.
+func unpackImage(c *codec, lang language) (*image, error) {
+	h, u, err := c.open(lang.golden, imageMagic)
+	if err != nil {
+		return nil, fmt.Errorf("unpack the embedded engine for %s: %w", lang.name, err)
+	}
+	defer u.close()
+	i := &image{lang: lang, id: h.id}
+	pages := u.u32()
+	if pages > bootMemory/wasmPage || h.lang != lang.name {
+		return nil, fmt.Errorf("unpack the embedded engine for %s: it is another's", lang.name)
+	}
+	i.size = int(pages) * wasmPage
+	i.version = string(u.bytes(64))
+	words := u.bytes(1 << 10)
+	for k := 0; k+4 <= len(words); k += 4 {
+		i.words = append(i.words, binary.LittleEndian.Uint32(words[k:]))
+	}
+	i.hot = u.runs(uint32(i.size / pageSize))
+	runs := u.runs(uint32(i.size / pageSize))
+	if u.err == nil {
+		u.err = i.keep(runs, func(use func([]byte, uint32) error, runs []pageRun) error { return u.pages(runs, use) })
+	}
+	if err := u.end(); err != nil {
+		if i.file != nil {
+			i.close()
+		}
+		return nil, fmt.Errorf("unpack the embedded engine for %s: %w", lang.name, err)
+	}
+	return i, nil
+}
+
+// differing gives the pages in which b differs from base, which is followed by zeros, among parts of b.
+func differing(b []byte, base []byte, parts [][2]int) (pages []uint32) {
+	var zero [pageSize]byte
+	for _, p := range parts {
+		for at := p[0] / pageSize * pageSize; at < p[1]; at += pageSize {
+			old := zero[:]
+			if at < len(base) {
+				old = base[at : at+pageSize]
+			}
+			if !bytes.Equal(b[at:at+pageSize], old) {
+				pages = append(pages, uint32(at/pageSize))
+			}
+		}
+	}
+	return pages
+}
+
+// whole is all of b as a part of it.
+func whole(b []byte) [][2]int { return [][2]int{{0, len(b)}} }
 
 // A booter is the outside of the guest of which the image is made.
 type booter struct{ until time.Time }

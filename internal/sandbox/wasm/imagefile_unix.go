@@ -16,36 +16,35 @@ type imageFile struct {
 	kind string // for people
 }
 
-func newImageFile(b []byte) (*imageFile, error) {
+// newImageFile makes a file of size bytes, all zeros.
+func newImageFile(size int) (*imageFile, error) {
 	f, kind, err := anonymousFile()
 	if err != nil {
 		return nil, err
 	}
-	img := &imageFile{f, kind}
-	if err := img.fill(b); err != nil {
-		img.close()
-		return nil, fmt.Errorf("keep the image in a %s: %w", kind, err)
+	if err := f.Truncate(int64(size)); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("make a %s for the image: %w", kind, err)
 	}
-	return img, nil
+	return &imageFile{f, kind}, nil
 }
 
-// fill writes b; pages of zeros stay holes.
-func (i *imageFile) fill(b []byte) error {
-	if err := i.f.Truncate(int64(len(b))); err != nil {
-		return err
+// write writes b from a page on.
+func (i *imageFile) write(b []byte, page uint32) error {
+	_, err := i.f.WriteAt(b, int64(page)*pageSize)
+	return err
+}
+
+// seal makes the file unchangeable where the system can.
+func (i *imageFile) seal() error { return seal(i.f) }
+
+// view maps the file for reading.
+func (i *imageFile) view() ([]byte, error) {
+	fi, err := i.f.Stat()
+	if err != nil {
+		return nil, err
 	}
-	const page = 16 << 10 // a multiple of the page size of all systems here
-	var zero [page]byte
-	for off := 0; off < len(b); off += page {
-		p := b[off:min(off+page, len(b))]
-		if string(p) == string(zero[:len(p)]) {
-			continue
-		}
-		if _, err := i.f.WriteAt(p, int64(off)); err != nil {
-			return err
-		}
-	}
-	return seal(i.f)
+	return unix.Mmap(int(i.f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
 // mapAt maps the image over b, readable and writable, copy-on-write.

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,10 +10,17 @@ import (
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
+// jsImage is the packed golden image: what bootJS makes of the engine and the prelude (TestGolden writes it).
+//
+//go:embed js.image
+var jsImage []byte
+
 // javaScript is the language whose engine is QuickJS-NG.
 func javaScript() language {
 	return language{
-		name: "js", title: "QuickJS-NG", polls: true, source: prelude.Source,
+		name: "js", title: "QuickJS-NG", polls: true, module: qjs.Sum, source: prelude.Source,
+		first:  `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
+		golden: jsImage,
 		attach: func(g *guest, words []uint32) engine {
 			e := newJS(g)
 			e.h = handlesOf(words)

@@ -18,6 +18,7 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 	g.engine = e
 	m := e.m
 	m.Init()
+	e.h.scratch = m.WasmMalloc(scratchSize)
 	m.Initialize()
 	if m.QjsInit() != 0 {
 		return nil, "", errMemory
@@ -26,7 +27,6 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 	m.QjsSetInterruptHandler(1)
 	m.QjsSetPromiseRejectionHandler(1)
 	m.QjsSetModuleLoader(1)
-	e.h.scratch = m.WasmMalloc(scratchSize)
 	e.h.undefined = value(m.QjsGetUndefined())
 	if e.h.scratch == 0 || e.h.undefined == 0 {
 		return nil, "", errMemory
@@ -38,6 +38,9 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 		m.WasmFree(p)
 	}
 	m.QjsRunGc()
+	if err := e.settle(); err != nil {
+		return nil, "", err
+	}
 	if _, err := e.state(); err != nil {
 		return nil, "", err
 	}

@@ -10,6 +10,7 @@ type language struct {
 	polls  bool
 	module string // SHA-256 of the WebAssembly module, in hexadecimal digits
 	source string // the guest's side of the protocol, which boot evaluates
+	first  string // a first line of the host's, as usual as can be: what it has the guest write to is made ready for all
 	golden []byte // the packed image, empty where there is none
 
 	// attach puts the engine over the region of g, which holds the image that boot gave words for.
@@ -21,7 +22,7 @@ type language struct {
 	trial func(e engine, endless bool) error
 }
 
-// An engine is the code of one guest over the memory of its region. All but trap, state and resume run inside entries of the
+// An engine is the code of one guest over the memory of its region. All but trap, state, dead and resume run inside entries of the
 // guest (guest.enter), where they may panic with what trap knows or with an abort.
 type engine interface {
 	// limit bounds the guest, before its first entry, fresh or resumed.
@@ -35,9 +36,15 @@ type engine interface {
 	// state gives what of the guest isn't in its memory, between two entries, in at most maxState bytes. It is an error when
 	// the guest isn't at rest.
 	state() ([]byte, error)
+	// dead gives the parts of the memory whose content means nothing between two entries, such as the unused stack and free
+	// memory: where a whole page is dead, a snapshot leaves it out.
+	dead() []span
 	// resume takes what state gave, which may have been changed: whatever it is, it must give the guest nothing.
 	resume(state []byte) error
 }
 
 // languages are what guests may be written in; the first is what a Spec without a Runtime means.
 func languages() []language { return []language{javaScript()} }
+
+// A span of a guest's memory: [from, to).
+type span struct{ from, to uint32 }

@@ -5,18 +5,25 @@ package wasm
 // A region can't be made on this platform.
 type region struct{}
 
-func newRegion() (*region, error)        { return nil, errUnsupported }
-func (r *region) load(*image, int) error { return errUnsupported }
-func (r *region) setMax(int)             {}
-func (r *region) clear() error           { return nil }
-func (r *region) grow(int) bool          { return false }
-func (r *region) revoke() error          { return errUnsupported }
-func (r *region) memory() []byte         { return nil }
-func (r *region) free()                  {}
+func newRegion() (*region, error)         { return nil, errUnsupported }
+func (r *region) load(*image, int) error  { return errUnsupported }
+func (r *region) setMax(int)              {}
+func (r *region) reset(*image, int) error { return errUnsupported }
+func (r *region) clear() error            { return nil }
+func (r *region) grow(int) bool           { return false }
+func (r *region) revoke() error           { return errUnsupported }
+func (r *region) memory() []byte          { return nil }
+func (r *region) warm([]pageRun)          {}
+func (r *region) free()                   {}
 
 // An imageFile can't be made on this platform.
 type imageFile struct{ kind string }
 
-func newImageFile([]byte) (*imageFile, error) { return nil, errUnsupported }
-func (f *imageFile) mapAt([]byte) error       { return errUnsupported }
-func (f *imageFile) close()                   {}
+func newImageFile(int) (*imageFile, error)      { return nil, errUnsupported }
+func (f *imageFile) write([]byte, uint32) error { return errUnsupported }
+func (f *imageFile) seal() error                { return errUnsupported }
+func (f *imageFile) view() ([]byte, error)      { return nil, errUnsupported }
+func (f *imageFile) mapAt([]byte) error         { return errUnsupported }
+func (f *imageFile) close()                     {}
+
+func unmap([]byte) {}

@@ -4,6 +4,7 @@ package wasm
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"unsafe"
 
@@ -44,6 +45,44 @@ func (r *region) load(img *image, max int) error {
 	return nil
 }
 
+// reset makes the region, which holds img and what its guest made of it, as load left it, at a lower price.
+func (r *region) reset(img *image, max int) error {
+	r.mu.Lock()
+	fits := !r.revoked && r.size >= img.size
+	grown := r.all[min(img.size, r.size):r.size]
+	r.mu.Unlock()
+	if !fits {
+		return r.load(img, max)
+	}
+	if err := unix.Madvise(r.all[:img.size], unix.MADV_DONTNEED); err != nil {
+		return fmt.Errorf("reset a guest's memory: %w", err)
+	}
+	if len(grown) > 0 {
+		if err := remap(grown, -1, unix.PROT_NONE, unix.MAP_ANON|mapNoReserve); err != nil {
+			return fmt.Errorf("reset a guest's memory: %w", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.size, r.max = img.size, max
+	return nil
+}
+
+// warm gives pages of their own to runs ahead of the first write to them, where the system can: one call costs less than
+// as many faults.
+func (r *region) warm(runs []pageRun) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	host := os.Getpagesize()
+	for _, p := range runs {
+		from := int(p.first) * pageSize / host * host
+		to := min((int(p.first+p.n)*pageSize+host-1)/host*host, r.size)
+		if from < to {
+			populate(r.all[from:to])
+		}
+	}
+}
+
 // setMax bounds the growth of an empty region.
 func (r *region) setMax(max int) {
 	r.mu.Lock()
@@ -70,6 +109,9 @@ func (r *region) grow(size int) bool {
 	defer r.mu.Unlock()
 	if r.revoked || size > r.max || size < r.size {
 		return false
+	}
+	if size == r.size {
+		return true // there is nothing to make accessible, and the system takes no empty range
 	}
 	if err := unix.Mprotect(r.all[r.size:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return false // the system has no more
@@ -105,4 +147,11 @@ func (r *region) free() {
 func remap(b []byte, fd, prot, flags int) error {
 	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)), prot, unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
 	return err
+}
+
+// unmap ends a mapping.
+func unmap(b []byte) {
+	if b != nil {
+		_ = unix.Munmap(b) // it can fail only for a slice that isn't a mapping
+	}
 }

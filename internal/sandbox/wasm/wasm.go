@@ -33,6 +33,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -62,14 +63,21 @@ type Config struct {
 	Parallel int
 	// Spare is how many reservations of address space are kept for the next sandboxes; 0 means 64.
 	Spare int
+	// Pagemap is /proc/self/pagemap, opened for reading by this process, which tells what a guest has written to. Where it
+	// is nil the driver opens it, and where it can't it compares a guest's memory with the image instead. The driver
+	// closes it.
+	Pagemap *os.File
 }
 
 // A Driver makes sandboxes, each with an engine of its own. Close it when no sandbox is left.
 type Driver struct {
 	cfg   Config
 	turns *turns
+	codec codec
 	kinds []*kind
 	probe func() (sandbox.Capabilities, error) // once
+
+	inUse sync.RWMutex // held for reading while the bytes of an image are read
 
 	mu     sync.Mutex
 	images []*image // that were made
@@ -83,28 +91,37 @@ type kind struct {
 	image func() (*image, error) // makes it once, when it is first needed
 }
 
-// New makes a driver. An engine boots when it is first needed.
-func New(cfg Config) (*Driver, error) {
+// New makes a driver. What an engine needs is made ready when it is first needed.
+func New(cfg Config) (*Driver, error) { return newDriver(cfg, languages()) }
+
+func newDriver(cfg Config, languages []language) (*Driver, error) {
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
 	}
 	if cfg.Spare == 0 {
 		cfg.Spare = 64
 	}
+	if cfg.Pagemap == nil {
+		cfg.Pagemap = openPagemap()
+	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
-	for _, l := range languages() {
+	for _, l := range languages {
 		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
 	}
 	d.probe = sync.OnceValues(d.tryOut)
 	return d, nil
 }
 
-// makeImage boots the engine.
-func (d *Driver) makeImage(l language) (*image, error) {
+// makeImage unpacks the language's image, or boots its engine where there is none.
+func (d *Driver) makeImage(l language) (img *image, err error) {
 	if l.name == "js" && d.cfg.Prelude != "" {
-		l.source = d.cfg.Prelude
+		l.source, l.golden = d.cfg.Prelude, nil
 	}
-	img, err := bootImage(l, l.source)
+	if len(l.golden) > 0 {
+		img, err = unpackImage(&d.codec, l)
+	} else {
+		img, err = bootImage(l)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +241,27 @@ func (d *Driver) release(r *region) {
 	d.spare = append(d.spare, r)
 }
 
-// Close gives back what the driver keeps. Sandboxes that are open go on until they are closed.
+// use gives the image of k, whose bytes the caller may read until done.
+func (d *Driver) use(k *kind) (img *image, done func(), err error) {
+	d.inUse.RLock()
+	if img, err = k.image(); err == nil {
+		d.mu.Lock()
+		if d.closed {
+			err = errDriverClosed
+		}
+		d.mu.Unlock()
+	}
+	if err != nil {
+		d.inUse.RUnlock()
+		return nil, nil, err
+	}
+	return img, d.inUse.RUnlock, nil
+}
+
+// Close gives back what the driver keeps. Sandboxes that are open go on until they are closed, but can't be copied.
 func (d *Driver) Close() error {
+	d.inUse.Lock()
+	defer d.inUse.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -238,6 +274,9 @@ func (d *Driver) Close() error {
 	d.spare = nil
 	for _, i := range d.images {
 		i.close()
+	}
+	if d.cfg.Pagemap != nil {
+		_ = d.cfg.Pagemap.Close() // it was only read from
 	}
 	return nil
 }

@@ -3,7 +3,7 @@
 // tools, and speaks the guest's end of the protocol of package sandbox.
 //
 // The sources are in src, one noun a file; bundle_test.go bundles them, with the libraries of third_party, into
-// guest.js:
+// guest.js, of which the golden image of the engine (js.image, beside package wasm) is made at once:
 //
 //	go generate ./internal/sandbox/wasm/guest
 //
@@ -13,6 +13,7 @@ package guest
 import _ "embed"
 
 //go:generate go test -run ^TestBundle$ . -update
+//go:generate go test -run ^TestGolden$ .. -update
 
 // Source is the runtime, a script.
 //

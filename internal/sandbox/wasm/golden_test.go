@@ -1,0 +1,83 @@
+package wasm
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+var update = flag.Bool("update", false, "write the golden images anew")
+
+// regenerate is the command that makes all that follows from the sources of a guest.
+const regenerate = "go generate ./internal/sandbox/wasm/guest"
+
+// TestGolden checks that the golden images that are checked in are what their engines make, to the last byte, and that
+// they know what a first program writes to.
+func TestGolden(t *testing.T) {
+	for _, l := range languages() {
+		t.Run(l.name, func(t *testing.T) { golden(t, l) })
+	}
+}
+
+func golden(t *testing.T, l language) {
+	want, err := bootImage(l)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer want.close()
+	if *update {
+		want.hot = firstWrites(t, l)
+		b, err := want.pack(&codec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(".", l.name+".image"), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l.golden = b
+		t.Logf("%s.image: %d bytes of %d KiB of memory, %d runs of hot pages, %v", l.name, len(b), want.size>>10, len(want.hot), want.id)
+	}
+	got, err := unpackImage(&codec{}, l)
+	if err != nil {
+		t.Fatalf("%v: run %s", err, regenerate)
+	}
+	defer got.close()
+	if got.id != want.id || got.size != want.size || got.version != want.version || !slices.Equal(got.words, want.words) || !slices.Equal(got.base, want.base) {
+		t.Errorf("%s.image is not what the engine and its prelude make: run %s", l.name, regenerate)
+	}
+	if hot := firstWrites(t, l); !slices.Equal(got.hot, hot) {
+		t.Errorf("%s.image names %v as the pages that a first program writes to, not %v: run %s", l.name, got.hot, hot, regenerate)
+	}
+}
+
+// firstWrites gives the pages that a first program writes to.
+func firstWrites(t *testing.T, l language) []pageRun {
+	l.golden = nil
+	d, err := newDriver(Config{}, []language{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	made, err := d.Create(t.Context(), sandbox.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = made.Close() }()
+	s := made.(*Sandbox)
+	c := &script{Reader: strings.NewReader(l.first + "\n")}
+	if _, err := s.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true, CPU: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	img, err := s.kind.image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := s.region.memory()
+	return runsOf(differing(memory[:img.size], img.base, whole(img.base)))
+}

@@ -1,0 +1,231 @@
+package wasm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// What is packed, an image or a snapshot, is laid out like this; numbers are little-endian:
+//
+//	16 bytes  what it is, and the version of the layout: imageMagic or stateMagic
+//	16 bytes  name of the language, padded with zeros
+//	32 bytes  identity of the engine's build: SHA-256, see identify
+//	...       a frame of zstd (RFC 8878) with what the kind says, and then pages:
+//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; the bytes of these pages
+//	 4 bytes  CRC-32C of all before
+//
+// Pages are of pageSize bytes, whatever the system's are. Those of a snapshot are XORed with the image's.
+const (
+	imageMagic = "biplane image 1\n"
+	stateMagic = "biplane state 1\n"
+	nameSize   = 16
+	idSize     = 32
+	headSize   = len(imageMagic) + nameSize + idSize
+	sumSize    = 4
+
+	pageSize  = 4 << 10
+	maxWindow = 8 << 20 // of zstd: what unpacking holds at most, in bytes
+)
+
+// An identity says which build of an engine something is of.
+type identity [idSize]byte
+
+// String gives the first half of it, which is enough to tell builds apart.
+func (i identity) String() string { return hex.EncodeToString(i[:idSize/2]) }
+
+// A head is the begin of what is packed.
+type head struct {
+	magic, lang string
+	id          identity
+}
+
+// A run of pages: [first, first+n).
+type pageRun struct{ first, n uint32 }
+
+var errDamaged = errors.New("it is damaged (its checksum is wrong)")
+
+func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// A codec packs and unpacks. It keeps what zstd needs for the next time.
+type codec struct{ encoders, decoders sync.Pool }
+
+// pack packs. The pages are those of runs; read gives the bytes from a page on, as many as b holds.
+func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, read func(b []byte, page uint32)) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(h.magic)
+	out.Write(append([]byte(h.lang), make([]byte, nameSize)...)[:nameSize])
+	out.Write(h.id[:])
+	w, ok := c.encoders.Get().(*zstd.Encoder)
+	if ok && level == zstd.SpeedFastest {
+		w.Reset(&out)
+	} else {
+		var err error
+		if w, err = zstd.NewWriter(&out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20)); err != nil {
+			return nil, err
+		}
+	}
+	fields = binary.LittleEndian.AppendUint32(fields, uint32(len(runs)))
+	for _, r := range runs {
+		fields = binary.LittleEndian.AppendUint32(fields, r.first)
+		fields = binary.LittleEndian.AppendUint32(fields, r.n)
+	}
+	_, err := w.Write(fields)
+	var chunk [16 * pageSize]byte
+	for _, r := range runs {
+		for at := uint32(0); at < r.n && err == nil; {
+			n := min(r.n-at, uint32(len(chunk)/pageSize))
+			b := chunk[:n*pageSize]
+			read(b, r.first+at)
+			_, err = w.Write(b)
+			at += n
+		}
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("pack a guest: %w", err)
+	}
+	if level == zstd.SpeedFastest {
+		c.encoders.Put(w)
+	}
+	return binary.LittleEndian.AppendUint32(out.Bytes(), castagnoli(out.Bytes())), nil
+}
+
+// open checks what was packed and begins to read it. The caller closes the unpacker.
+func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
+	var h head
+	if len(b) < headSize+sumSize {
+		return h, nil, errors.New("it is too short")
+	}
+	h.magic = string(b[:len(magic)])
+	if h.magic != magic {
+		return h, nil, errors.New("it is no snapshot, or of another version of Biplane")
+	}
+	if end := len(b) - sumSize; castagnoli(b[:end]) != binary.LittleEndian.Uint32(b[end:]) {
+		return h, nil, errDamaged
+	}
+	h.lang = string(bytes.TrimRight(b[len(magic):][:nameSize], "\x00"))
+	h.id = identity(b[len(magic)+nameSize:])
+	d, ok := c.decoders.Get().(*zstd.Decoder)
+	if !ok {
+		var err error
+		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0)); err != nil {
+			return h, nil, err
+		}
+	}
+	u := &unpacker{c: c, d: d}
+	if err := d.Reset(bytes.NewReader(b[headSize : len(b)-sumSize])); err != nil {
+		u.err = err
+	}
+	return h, u, nil
+}
+
+// An unpacker reads fields. After an error, which it keeps, it gives zeros.
+type unpacker struct {
+	c   *codec
+	d   *zstd.Decoder
+	err error
+	buf [8]byte
+}
+
+func (u *unpacker) close() {
+	if u.d.Reset(nil) == nil {
+		u.c.decoders.Put(u.d)
+	}
+}
+
+// fill fills b.
+func (u *unpacker) fill(b []byte) {
+	if u.err == nil {
+		_, u.err = io.ReadFull(u.d, b)
+	}
+	if u.err != nil {
+		clear(b)
+	}
+}
+
+func (u *unpacker) u32() uint32 {
+	u.fill(u.buf[:4])
+	return binary.LittleEndian.Uint32(u.buf[:])
+}
+
+func (u *unpacker) u64() uint64 {
+	u.fill(u.buf[:8])
+	return binary.LittleEndian.Uint64(u.buf[:])
+}
+
+// bytes reads a length and so many bytes, at most max.
+func (u *unpacker) bytes(max uint32) []byte {
+	n := u.u32()
+	if u.err == nil && n > max {
+		u.err = fmt.Errorf("a field of %d bytes is too long", n)
+	}
+	if u.err != nil {
+		return nil
+	}
+	b := make([]byte, n)
+	u.fill(b)
+	return b
+}
+
+// runs reads runs of pages below end, which are at most so many in all.
+func (u *unpacker) runs(end uint32) (runs []pageRun) {
+	n := u.u32()
+	if u.err == nil && n > end {
+		u.err = errors.New("it has more pages than memory")
+	}
+	next := uint64(0)
+	for ; n > 0 && u.err == nil; n-- { // grows as it is read: the number alone is worth nothing
+		r := pageRun{u.u32(), u.u32()}
+		if u.err == nil && (r.n == 0 || uint64(r.first) < next || uint64(r.first)+uint64(r.n) > uint64(end)) {
+			u.err = errors.New("its pages are out of order")
+		}
+		next = uint64(r.first) + uint64(r.n)
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// pages reads the bytes of runs; use gets them in pieces of whole pages.
+func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
+	var chunk [16 * pageSize]byte
+	for _, r := range runs {
+		for at := uint32(0); at < r.n && u.err == nil; {
+			n := min(r.n-at, uint32(len(chunk)/pageSize))
+			b := chunk[:n*pageSize]
+			if u.fill(b); u.err == nil {
+				u.err = use(b, r.first+at)
+			}
+			at += n
+		}
+	}
+	return u.err
+}
+
+// end checks that nothing is left.
+func (u *unpacker) end() error {
+	if u.err == nil {
+		if n, err := io.ReadFull(u.d, u.buf[:1]); n > 0 || err != io.EOF {
+			u.err = errors.New("it holds more than it says")
+		}
+	}
+	return u.err
+}
+
+// runsOf gives the runs of the pages that pages, in order, lists.
+func runsOf(pages []uint32) (runs []pageRun) {
+	for _, p := range pages {
+		if k := len(runs); k > 0 && runs[k-1].first+runs[k-1].n == p {
+			runs[k-1].n++
+		} else {
+			runs = append(runs, pageRun{p, 1})
+		}
+	}
+	return runs
+}

@@ -1,0 +1,226 @@
+package wasm
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A snapshot is, packed (see pack.go):
+//
+//	u32 size of the memory, u32 most that it may grow to (Spec.Memory), both in pages of 64 KiB
+//	u64 the clock, in milliseconds since the epoch; u32 how often it was read since it moved
+//	u32 n; n bytes of the engine's own (engine.state)
+//	the pages that differ from the image, but for those that mean nothing (engine.dead)
+//
+// It depends on the guest's state alone: not on how the pages that differ were found, nor on the system's page size.
+
+// maxState bounds what an engine keeps beside its memory, in bytes.
+const maxState = 64 << 10
+
+// Snapshot gives the guest as it is between two Runs. It implements sandbox.Snapshotter.
+func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("take a snapshot: %w", context.Cause(ctx))
+	}
+	if err := s.begin("snapshot", nil); err != nil {
+		return nil, err
+	}
+	defer s.end(nil)
+	img, done, err := s.d.use(s.kind)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	g := s.guest
+	state, err := g.engine.state()
+	if err == nil && len(state) > maxState {
+		err = fmt.Errorf("its engine keeps %d bytes beside the memory", len(state))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take a snapshot: %w", err)
+	}
+	memory := s.region.memory()
+	le := binary.LittleEndian
+	fields := le.AppendUint32(nil, uint32(len(memory)/wasmPage))
+	fields = le.AppendUint32(fields, uint32(s.spec.Memory/wasmPage))
+	fields = le.AppendUint64(fields, uint64(g.clock))
+	fields = le.AppendUint32(fields, uint32(g.readings))
+	fields = append(le.AppendUint32(fields, uint32(len(state))), state...)
+	return s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runsOf(s.changed(img)), func(b []byte, page uint32) {
+		now := memory[int(page)*pageSize:][:len(b)]
+		n := subtle.XORBytes(b, now, img.at(page, len(b)))
+		copy(b[n:], now[n:])
+	})
+}
+
+// changed gives the pages that differ from the image and mean something.
+func (s *Sandbox) changed(img *image) []uint32 {
+	memory := s.region.memory()
+	parts, ok := scanPages(s.d.cfg.Pagemap, memory)
+	if !ok {
+		parts = whole(memory)
+	}
+	return differing(memory, img.base, without(parts, s.guest.engine.dead()))
+}
+
+// without gives parts without the whole pages inside of dead. Both are in order.
+func without(parts [][2]int, dead []span) (live [][2]int) {
+	for _, p := range parts {
+		for len(dead) > 0 && int(dead[0].to) <= p[0] {
+			dead = dead[1:]
+		}
+		for _, d := range dead {
+			if int(d.from) >= p[1] {
+				break
+			}
+			from, to := (int(d.from)+pageSize-1)/pageSize*pageSize, int(d.to)/pageSize*pageSize
+			if from >= to || to <= p[0] || from >= p[1] {
+				continue
+			}
+			if from > p[0] {
+				live = append(live, [2]int{p[0], from})
+			}
+			p[0] = min(to, p[1])
+		}
+		if p[0] < p[1] {
+			live = append(live, p)
+		}
+	}
+	return live
+}
+
+// Restore makes a sandbox that goes on where the snapshot was taken. It implements sandbox.Restorer.
+func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("restore a snapshot: %w", context.Cause(ctx))
+	}
+	h, u, err := d.codec.open(snapshot, stateMagic)
+	if err != nil {
+		return nil, badSnapshot(err)
+	}
+	defer u.close()
+	if spec.Runtime != "" && spec.Runtime != h.lang {
+		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest in %.16q, not in %s", h.lang, spec.Runtime)
+	}
+	k, err := d.kind(h.lang)
+	if err != nil || h.lang == "" {
+		return nil, &sandbox.EngineError{Snapshot: fmt.Sprintf("%.16q %v", h.lang, h.id), Engine: "none for it"}
+	}
+	img, done, err := d.use(k)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if img.id != h.id {
+		return nil, &sandbox.EngineError{Snapshot: h.lang + " " + h.id.String(), Engine: k.lang.name + " " + img.id.String()}
+	}
+	size, most := int64(u.u32())*wasmPage, int64(u.u32())*wasmPage
+	if u.err != nil {
+		return nil, badSnapshot(u.err)
+	}
+	if spec.Memory != 0 && spec.Memory/wasmPage*wasmPage != most {
+		return nil, tool.Errorf(tool.Invalid, "restore a snapshot: it is of a guest with %d bytes of memory, not %d", most, spec.Memory)
+	}
+	spec.Runtime, spec.Memory = h.lang, most
+	if _, spec, err = d.complete(spec); err != nil {
+		return nil, badSnapshot(err)
+	}
+	s, err := d.newSandbox(k, spec)
+	if err != nil {
+		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
+	}
+	if err := s.unpack(img, u, size); err != nil {
+		_ = s.Close() // it fails never
+		return nil, badSnapshot(err)
+	}
+	return s, nil
+}
+
+func badSnapshot(err error) error {
+	return &tool.Error{Kind: tool.Invalid, Msg: "can't restore the snapshot: " + err.Error(), Err: err}
+}
+
+// unpack makes a fresh sandbox what u holds, whose memory is of size bytes.
+func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
+	clock, readings := int64(u.u64()), u.u32()
+	state := u.bytes(maxState)
+	runs := u.runs(uint32(size / pageSize))
+	switch {
+	case u.err != nil:
+		return u.err
+	case clock < bootTime || clock > maxClock || readings >= readingsPerMS:
+		return errors.New("its clock is none")
+	case size < int64(img.size) || size > s.spec.Memory || !s.region.grow(int(size)):
+		return fmt.Errorf("there are no %d bytes of memory for it", size)
+	}
+	s.region.warm(runs)
+	memory := s.region.memory()
+	err := u.pages(runs, func(b []byte, page uint32) error {
+		to := memory[int(page)*pageSize:][:len(b)]
+		subtle.XORBytes(to, to, b)
+		return nil
+	})
+	if err == nil {
+		err = u.end()
+	}
+	if err != nil {
+		return err
+	}
+	s.guest = newGuest(s.region, img, deafHost{})
+	s.guest.clock, s.guest.readings, s.ran = clock, int(readings), true
+	return s.guest.engine.resume(state)
+}
+
+// Fork makes a copy of the guest as it is between two Runs. It implements sandbox.Forker.
+func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
+	}
+	if err := s.begin("fork", nil); err != nil {
+		return nil, err
+	}
+	defer s.end(nil)
+	img, done, err := s.d.use(s.kind)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	g := s.guest
+	state, err := g.engine.state()
+	if err != nil {
+		return nil, fmt.Errorf("fork a sandbox: %w", err)
+	}
+	c, err := s.d.newSandbox(s.kind, s.spec)
+	if err != nil {
+		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
+	}
+	if err := c.copy(img, s, state); err != nil {
+		_ = c.Close() // it fails never
+		return nil, fmt.Errorf("fork a sandbox: %w", err)
+	}
+	return c, nil
+}
+
+// copy makes a fresh sandbox what s is.
+func (c *Sandbox) copy(img *image, s *Sandbox, state []byte) error {
+	from := s.region.memory()
+	if !c.region.grow(len(from)) {
+		return fmt.Errorf("there are no %d bytes of memory for it", len(from))
+	}
+	to, runs := c.region.memory(), runsOf(s.changed(img))
+	c.region.warm(runs)
+	for _, r := range runs {
+		copy(to[int(r.first)*pageSize:], from[int(r.first)*pageSize:][:int(r.n)*pageSize])
+	}
+	c.guest = newGuest(c.region, img, deafHost{})
+	c.guest.clock, c.guest.readings, c.ran = s.guest.clock, s.guest.readings, true
+	return c.guest.engine.resume(state)
+}
