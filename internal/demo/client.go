@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -61,15 +62,15 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 	}
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start biplane: %w", err)
+		return nil, fmt.Errorf("start %s: %w", c.name(), err)
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start biplane: %w", err)
+		return nil, fmt.Errorf("start %s: %w", c.name(), err)
 	}
 	c.in = in
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start biplane: %w", err)
+		return nil, fmt.Errorf("start %s: %w", c.name(), err)
 	}
 	go c.read(out)
 	_, err = c.request(ctx, "initialize", map[string]any{
@@ -84,6 +85,9 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 	return c, nil
 }
 
+// name is that of the program.
+func (c *client) name() string { return filepath.Base(c.cmd.Path) }
+
 // close ends the process: by the end of its input, as clients do.
 func (c *client) close() error {
 	_ = c.in.Close()
@@ -91,7 +95,7 @@ func (c *client) close() error {
 	defer stop.Stop()
 	<-c.done
 	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("biplane mcp: %w%s", err, c.stderr.said())
+		return fmt.Errorf("%s: %w%s", c.name(), err, c.stderr.said())
 	}
 	return nil
 }
@@ -103,7 +107,7 @@ func (c *client) read(out io.Reader) {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			c.mu.Lock()
-			c.err = tool.Errorf(tool.Unavailable, "biplane mcp ended%s", c.stderr.said())
+			c.err = tool.Errorf(tool.Unavailable, "%s ended%s", c.name(), c.stderr.said())
 			for _, ch := range c.pending {
 				close(ch)
 			}
