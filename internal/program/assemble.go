@@ -11,12 +11,30 @@ import (
 // A made program is what assemble finds out besides the code.
 type made struct {
 	specifiers []string
+	imports    []imported
 	note       string
+	keeper     *keeper  // where imports are kept
+	session    *steps   // as a program of a session, whose declarations are kept
+	declared   []string // what is kept
+}
+
+// An imported module is one that an import statement names.
+type imported struct {
+	specifier string
+	names     []binding // in braces
+	def       bool      // its default export is imported
+	at        int       // in the compiled code
+}
+
+// A mode is how a source is to be read.
+type mode struct {
+	loader  api.Loader
+	session bool
 }
 
 // assemble makes the final code of a source: as it is if that compiles, else with one of the repairs of what
 // commonly happens to programs on their way here. Where none helps, the error is that of the first try.
-func assemble(source string, loader api.Loader) (*steps, *made, *Error) {
+func assemble(source string, how mode) (*steps, *made, *Error) {
 	code, e := unwrap(source, false)
 	if e != nil {
 		return nil, nil, e
@@ -29,18 +47,18 @@ func assemble(source string, loader api.Loader) (*steps, *made, *Error) {
 	if strings.TrimSpace(code.s) == "" {
 		return nil, nil, &Error{Kind: "empty", Message: "the program is empty: send the code to run"}
 	}
-	s, m, p := attempt(source, code, loader)
+	s, m, p := attempt(source, code, how)
 	if p == nil {
 		return s, m, nil
 	}
 	if p.kind == "" {
 		for _, fixed := range repairs(source, code) {
-			if s, m, again := attempt(source, fixed, loader); again == nil {
+			if s, m, again := attempt(source, fixed, how); again == nil {
 				return s, m, nil
 			}
 		}
-		if loader == api.LoaderJS {
-			if s, m, again := attempt(source, code, api.LoaderTS); again == nil {
+		if how.loader == api.LoaderJS {
+			if s, m, again := attempt(source, code, mode{api.LoaderTS, how.session}); again == nil {
 				return s, m, nil
 			}
 		}
@@ -89,7 +107,7 @@ type way struct {
 
 // attempt makes the final code of code, in the first reading of it that compiles. Where none does, the error is that
 // of the reading that got furthest.
-func attempt(source string, code *text, loader api.Loader) (*steps, *made, *problem) {
+func attempt(source string, code *text, how mode) (*steps, *made, *problem) {
 	t := scan(code.s)
 	if p := tooDeep(t); p != nil {
 		return nil, nil, p
@@ -100,10 +118,10 @@ func attempt(source string, code *text, loader api.Loader) (*steps, *made, *prob
 	}
 	var furthest *problem
 	for _, w := range ways(t, mod) {
-		r := compile(w.in.s, loader)
+		r := compile(w.in.s, how)
 		if len(r.Errors) == 0 {
 			s := &steps{source: source, code: code, input: w.in, output: string(r.Code), srcMap: r.Map}
-			m, p := s.finish(mod, t, w.bare)
+			m, p := s.finish(mod, t, w.bare, how.session)
 			return s, m, p
 		}
 		if p := syntaxProblem(r.Errors, w.in, t); furthest == nil || p.at > furthest.at {
@@ -192,37 +210,61 @@ func (m *module) literal(t *tokens, i int) *text {
 	return with.input(t, false)
 }
 
-// finish makes the final code of the compiled one.
-func (s *steps) finish(mod *module, code *tokens, bare bool) (*made, *problem) {
+// finish makes the final code of the compiled one, and with session also that which keeps its declarations.
+func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *problem) {
 	out := scan(s.output)
 	r := reader{out}
 	top, body, ok := split(r, bare)
 	if !ok {
 		return nil, &problem{at: firstClose(code), message: "unexpected closing bracket: it closes more than was opened"}
 	}
-	m := &made{}
-	b := &textBuilder{parent: s.output}
-	b.add(wrapHead+"\n", -1)
-	for _, st := range top {
-		m.importStatement(b, r, st)
-	}
-	v := &valuer{reader: r, def: mod.def, none: endsInUndefined(code)}
-	var lo, hi int // of the body, in output
+	v := &valuer{reader: r, def: mod.def, none: endsInUndefined(code), kept: session}
 	if body[0] < body[1] {
 		v.body = r.statements(body[0], body[1])
 		v.value()
-		lo, hi = out.list[body[0]].start, out.list[body[1]-1].end
+	}
+	m := &made{note: v.note}
+	calls, specifiers := importCalls(r, body)
+	s.final = s.write(v, top, body, calls, nil, m)
+	for _, literal := range specifiers {
+		m.specifier(literal)
+	}
+	if !session {
+		return m, nil
+	}
+	k := newKeeper(r, code)
+	k.statements(v.body)
+	kept := &steps{source: s.source, code: s.code, input: s.input, output: s.output, srcMap: s.srcMap}
+	kept.final = kept.write(v, top, body, append(k.edits, calls...), func(b *textBuilder, edits []edit) {
+		k.head(b, code)
+		k.functions(b, edits)
+	}, &made{keeper: k})
+	m.session, m.declared = kept, k.declared()
+	return m, nil
+}
+
+// write writes the final code: imports, what head writes, and the body with edits.
+func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit), m *made) *text {
+	b := &textBuilder{parent: s.output}
+	b.add(wrapHead+"\n", -1)
+	edits = append(edits, v.edits...)
+	if head != nil {
+		head(b, edits)
+	}
+	for _, st := range top {
+		m.importStatement(b, v.reader, st)
 	}
 	if v.saved {
 		b.add("let "+valueName+";\n", -1)
 	}
-	if usesModuleExports(out) {
+	if usesModuleExports(v.tokens) {
 		b.add("const module = { exports: {} }, exports = module.exports;\n", -1)
 	}
-	b.apply(lo, hi, append(v.edits, importCalls(r, body, m)...))
+	if body[0] < body[1] {
+		b.apply(v.list[body[0]].start, v.list[body[1]-1].end, edits)
+	}
 	b.add("\n"+v.tail+"})", -1)
-	s.final, m.note = b.text(), v.note
-	return m, nil
+	return b.text()
 }
 
 // endsInUndefined says whether a program ends in `undefined` or `void 0`, which the compiler leaves out.
@@ -283,8 +325,8 @@ func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 		return
 	}
 	k := st.lo + 1
-	var def, all, named string
-	var names []string
+	var def, all string
+	var named []binding
 	for ; k < st.hi && r.list[k].kind != str; k++ {
 		switch {
 		case r.is(k, "*"):
@@ -292,7 +334,7 @@ func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 			k += 2
 		case r.is(k, "{"):
 			end := r.after(k) - 1
-			named, names = bindings(r, k+1, end)
+			named = bindings(r, k+1, end)
 			k = end
 		case r.list[k].kind == word && !r.is(k, "from"), r.is(k, "from") && r.is(k+1, "from"), r.is(k, "from") && r.is(k+1, ","):
 			def = r.text(k)
@@ -300,53 +342,97 @@ func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 	}
 	spec := r.text(min(k, st.hi-1))
 	m.specifier(spec)
-	if def != "" {
-		names = append([]string{`"default"`}, names...)
+	if text, err := unquote(spec); err == nil {
+		m.imports = append(m.imports, imported{text, named, def != "", from})
 	}
-	call := "await __import(" + spec + ", [" + strings.Join(names, ", ") + "])"
-	var text string
-	switch {
-	case def == "" && all == "" && named == "":
-		text = call + ";"
-	case def == "" && named == "":
-		text = "const " + all + " = " + call + ";"
-	default:
-		if all == "" {
-			all = "__module" + strconv.Itoa(len(m.specifiers))
-		}
-		text = "const " + all + " = " + call + ";"
-		if def != "" {
-			text += " const " + def + " = \"default\" in " + all + " ? " + all + ".default : " + all + ";"
-		}
-		if named != "" {
-			text += " const { " + named + " } = " + all + ";"
-		}
-	}
-	b.add(text, from)
+	b.add(m.importText(spec, def, all, named), from)
 	b.add("\n", -1)
 }
 
-// bindings writes what stands in the braces of an import as a destructuring pattern, and gives the imported names as
-// string literals.
-func bindings(r reader, lo, hi int) (pattern string, names []string) {
-	var parts []string
+// importText writes an import: as constants, or in a session as assignments to what is kept.
+func (m *made) importText(spec, def, all string, named []binding) string {
+	var names []string
+	if def != "" {
+		names = append(names, `"default"`)
+	}
+	for _, n := range named {
+		names = append(names, strconv.Quote(n.name))
+	}
+	call := "await __import(" + spec + ", [" + strings.Join(names, ", ") + "])"
+	if def == "" && all == "" && named == nil {
+		return call + ";"
+	}
+	if all == "" {
+		all = "__module" + strconv.Itoa(len(m.specifiers))
+	}
+	text := m.set(all, call)
+	if def != "" {
+		text += " " + m.set(def, "\"default\" in "+all+" ? "+all+".default : "+all)
+	}
+	var kept, own []string
+	for _, n := range named {
+		if m.keeps(n.local) {
+			kept = append(kept, n.pattern())
+		} else {
+			own = append(own, n.pattern())
+		}
+	}
+	if kept != nil {
+		text += " ({ " + strings.Join(kept, ", ") + " } = " + all + ");"
+	}
+	if own != nil {
+		text += " const { " + strings.Join(own, ", ") + " } = " + all + ";"
+	}
+	return text
+}
+
+// keeps says whether an imported name is kept for later programs, and notes it.
+func (m *made) keeps(name string) bool {
+	if m.keeper == nil || !m.keeper.keepable(name) {
+		return false
+	}
+	m.keeper.keep(name)
+	return true
+}
+
+func (m *made) set(name, value string) string {
+	if m.keeps(name) {
+		return name + " = " + value + ";"
+	}
+	return "const " + name + " = " + value + ";"
+}
+
+// A binding is what stands in the braces of an import: name as local.
+type binding struct{ name, local string }
+
+// pattern writes it as a part of a destructuring pattern.
+func (b binding) pattern() string {
+	switch {
+	case b.name == b.local:
+		return b.name
+	case wordLen(b.name) == len(b.name):
+		return b.name + ": " + b.local
+	}
+	return strconv.Quote(b.name) + ": " + b.local
+}
+
+// bindings reads what stands in the braces of an import.
+func bindings(r reader, lo, hi int) (out []binding) {
 	for i := lo; i < hi; i++ {
-		name := r.text(i)
-		part := name
+		b := binding{r.text(i), r.text(i)}
+		if r.list[i].kind == str {
+			b.name, _ = unquote(b.name)
+		}
 		if r.is(i+1, "as") && i+2 < hi {
-			part = name + ": " + r.text(i+2)
+			b.local = r.text(i + 2)
 			i += 2
 		}
-		parts = append(parts, part)
-		if r.list[i].kind != str && !strings.HasPrefix(name, `"`) {
-			name = strconv.Quote(name)
-		}
-		names = append(names, name)
+		out = append(out, b)
 		if r.is(i+1, ",") {
 			i++
 		}
 	}
-	return strings.Join(parts, ", "), names
+	return out
 }
 
 func (m *made) specifier(literal string) {
@@ -364,8 +450,7 @@ func unquote(literal string) (string, error) {
 }
 
 // importCalls finds import(...) and import.meta, which a script may not hold as they are.
-func importCalls(r reader, body [2]int, m *made) []edit {
-	var edits []edit
+func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 	for i := body[0]; i < body[1]; i++ {
 		if r.list[i].kind != word || !r.is(i, "import") || r.is(i-1, ".") || r.is(i-1, "?.") {
 			continue
@@ -374,13 +459,13 @@ func importCalls(r reader, body [2]int, m *made) []edit {
 		case r.is(i+1, "(") && !r.is(r.after(i+1), "{"):
 			edits = append(edits, edit{r.list[i].start, r.list[i].end, "__import"})
 			if r.list[i+2].kind == str {
-				m.specifier(r.text(i + 2))
+				literals = append(literals, r.text(i+2))
 			}
 		case r.is(i+1, ".") && r.is(i+2, "meta"):
 			edits = append(edits, edit{r.list[i].start, r.list[i+2].end, `({ url: "file:///program.ts", main: true })`})
 		}
 	}
-	return edits
+	return edits, literals
 }
 
 // usesModuleExports says whether the program speaks CommonJS: module.exports or exports.name.

@@ -31,9 +31,16 @@ var silent = map[string]api.LogLevel{
 
 // compile takes the types out of code. What comes back has one form for many: every statement ends in a semicolon or
 // a brace, on lines of its own, without comments between statements.
-func compile(code string, loader api.Loader) api.TransformResult {
+//
+// In a session an import that nothing uses stays: it may be for a later program.
+func compile(code string, how mode) api.TransformResult {
+	config := ""
+	if how.session {
+		config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`
+	}
 	return api.Transform(code, api.TransformOptions{
-		Loader:         loader,
+		Loader:         how.loader,
+		TsconfigRaw:    config,
 		Target:         api.ESNext,
 		Supported:      lowered,
 		Sourcemap:      api.SourceMapExternal,

@@ -25,7 +25,7 @@ func lastConstant(t *tokens) int {
 	if endsInUndefined(t) || at < 0 || at >= end || end-at == 1 && t.list[at].kind != word {
 		return -1
 	}
-	r := compile(t.s[t.list[at].start:t.list[end-1].end], api.LoaderJS)
+	r := compile(t.s[t.list[at].start:t.list[end-1].end], mode{loader: api.LoaderJS})
 	if len(r.Errors) > 0 || strings.TrimSpace(string(r.Code)) != "" {
 		return -1
 	}

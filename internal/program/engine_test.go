@@ -13,6 +13,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -24,17 +25,83 @@ type pipes struct {
 	io.Writer
 }
 
+// An engine is a sandbox and the host's end of its stream, for one program or those of a session.
+type engine struct {
+	t       testing.TB
+	session bool
+	in      *bufio.Reader
+	out     io.WriteCloser
+	over    sync.WaitGroup
+	files   map[string]string // what reading a file gives
+	spaces  map[string][]string
+	at      int64
+}
+
+// newEngine makes an engine. The caller closes it.
+func newEngine(t testing.TB, session bool) *engine {
+	t.Helper()
+	d, err := driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Create(t.Context(), sandbox.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	hostIn, guestOut := io.Pipe()
+	guestIn, hostOut := io.Pipe()
+	e := &engine{t: t, session: session, in: bufio.NewReader(hostIn), out: hostOut, at: 1_700_000_000_000,
+		spaces: map[string][]string{"github": {"list_issues"}, "files": {"read"}}}
+	e.over.Go(func() {
+		defer cancel()
+		if _, err := s.Run(ctx, &sandbox.Cmd{Guest: pipes{guestIn, guestOut}}); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		guestOut.Close()
+		guestIn.Close()
+		s.Close()
+	})
+	return e
+}
+
+func (e *engine) close() {
+	e.out.Close()
+	e.over.Wait()
+}
+
+func (e *engine) send(m sandbox.HostMessage) {
+	m.At = e.at
+	line, err := tool.Marshal(m)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := e.out.Write(append(line, '\n')); err != nil {
+		e.t.Errorf("send: %v", err)
+	}
+}
+
 // run runs a program in the real engine and tells its value or what it threw, the tools it called and its console.
 // Tools answer with their own name and arguments.
 func run(t testing.TB, p *program.Program) string {
 	t.Helper()
-	last, said := converse(t, p)
+	e := newEngine(t, false)
+	defer e.close()
+	return e.run(p)
+}
+
+func (e *engine) run(p *program.Program) string {
+	e.t.Helper()
+	last, said := e.converse(p)
 	var b strings.Builder
 	switch {
 	case last.Fail != nil:
 		fmt.Fprintf(&b, "throws %s: %s", last.Fail.Error.Name, last.Fail.Error.Message)
 		if line, col, ok := p.Locate(last.Fail.Error.Stack); ok {
 			fmt.Fprintf(&b, " (line %d, column %d)\n%s", line, col, p.Frame(line, col))
+		}
+		if at, ok := p.InModule(last.Fail.Error.Stack); ok {
+			fmt.Fprintf(&b, "\nin %s (line %d, column %d)\n%s", at.File, at.Line, at.Column, at.Frame)
 		}
 	case last.Done.Value == nil:
 		b.WriteString("=> undefined")
@@ -48,51 +115,17 @@ func run(t testing.TB, p *program.Program) string {
 }
 
 // converse runs a program and gives the guest's last word, and what it called and logged before.
-func converse(t testing.TB, p *program.Program) (last sandbox.GuestMessage, said []string) {
-	t.Helper()
-	d, err := driver()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := d.Create(t.Context(), sandbox.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	hostIn, guestOut := io.Pipe()
-	guestIn, hostOut := io.Pipe()
-	var over sync.WaitGroup
-	defer over.Wait()
-	defer hostOut.Close()
-	over.Go(func() {
-		if _, err := s.Run(ctx, &sandbox.Cmd{Guest: pipes{guestIn, guestOut}}); err != nil {
-			t.Errorf("run: %v", err)
-		}
-		guestOut.Close()
-		guestIn.Close()
-	})
-	send := func(m sandbox.HostMessage) {
-		line, err := tool.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := hostOut.Write(append(line, '\n')); err != nil {
-			t.Errorf("send: %v", err)
-		}
-	}
-	send(sandbox.HostMessage{Run: &sandbox.Run{Code: p.Code, Name: program.FileName,
-		Namespaces: map[string][]string{"github": {"list_issues"}, "files": {"read"}}}})
-	in := bufio.NewReader(hostIn)
+func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said []string) {
+	e.t.Helper()
+	e.send(sandbox.HostMessage{Run: &sandbox.Run{Code: p.Code, Name: p.Name, Seed: sandboxtest.NewSeed(), Session: e.session, Namespaces: e.spaces}})
 	for {
-		line, err := in.ReadBytes('\n')
+		line, err := e.in.ReadBytes('\n')
 		if err != nil {
-			t.Fatalf("the guest ended without a last word: %v\n%s", err, p.Code)
+			e.t.Fatalf("the guest ended without a last word: %v\n%s", err, p.Code)
 		}
 		var m sandbox.GuestMessage
 		if err := json.Unmarshal(line, &m); err != nil {
-			t.Fatal(err)
+			e.t.Fatal(err)
 		}
 		switch {
 		case m.Call != nil:
@@ -101,12 +134,30 @@ func converse(t testing.TB, p *program.Program) (last sandbox.GuestMessage, said
 			if args == nil {
 				args = json.RawMessage("{}")
 			}
-			send(sandbox.HostMessage{Answer: &sandbox.Answer{ID: m.Call.ID, Value: json.RawMessage(
+			e.send(sandbox.HostMessage{Answer: &sandbox.Answer{ID: m.Call.ID, Value: json.RawMessage(
 				fmt.Sprintf(`{"tool":%q,"args":%s,"items":[1,2,3]}`, m.Call.Path, args))}})
+		case m.File != nil:
+			e.send(sandbox.HostMessage{Answer: e.file(m.File)})
+		case m.Timer != nil && m.Timer.MS >= 0:
+			e.at += int64(m.Timer.MS)
+			e.send(sandbox.HostMessage{Wake: &sandbox.Wake{}})
 		case m.Console != nil:
 			said = append(said, m.Console.Text)
 		case m.Done != nil, m.Fail != nil:
 			return m, said
 		}
 	}
+}
+
+// file answers a request for a file: there is reading only.
+func (e *engine) file(f *sandbox.File) *sandbox.Answer {
+	text, ok := e.files[strings.TrimLeft(f.Path, "./")]
+	if !ok || f.Op != "read" {
+		return &sandbox.Answer{ID: f.ID, Error: &sandbox.GuestError{Code: "ENOENT", Message: "ENOENT: no such file or directory, open '" + f.Path + "'"}}
+	}
+	value, err := tool.Marshal(text)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return &sandbox.Answer{ID: f.ID, Value: value}
 }

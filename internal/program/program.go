@@ -80,12 +80,16 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if e != nil {
 		return nil, e
 	}
-	s, m, e := assemble(q.Source, loader)
+	s, m, e := assemble(q.Source, mode{loader, q.Session})
 	if e != nil {
 		place(e, q.Source)
 		return nil, e
 	}
-	prog := &Program{Runtime: "js", Code: s.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, steps: s}
+	run := s
+	if q.Session {
+		run = m.session
+	}
+	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, steps: run}
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}

@@ -47,7 +47,9 @@ func TestGlobals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, _ := converse(t, p)
+	e := newEngine(t, false)
+	defer e.close()
+	last, _ := e.converse(p)
 	if last.Done == nil {
 		t.Fatalf("%+v", last.Fail)
 	}

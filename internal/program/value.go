@@ -22,6 +22,7 @@ type valuer struct {
 	note  string // why there is no value
 	saved bool   // the value is kept in a variable until the end
 	none  bool   // the last expression is undefined
+	kept  bool   // what the program declares is for later ones, too: it need not come to a value
 }
 
 // value sets edits and tail.
@@ -44,6 +45,10 @@ func (v *valuer) value() {
 		if v.saved {
 			v.tail = "return await " + valueName + ";\n"
 		}
+		return
+	}
+	if v.kept {
+		v.note = ""
 		return
 	}
 	v.lonely()
@@ -168,6 +173,7 @@ func (v *valuer) lastYield() int {
 // noteOn says why a program that ends in s has no value.
 func (v *valuer) noteOn(s stmt) string {
 	if name, _ := v.declaration(s); name != "" && v.list[s.lo+1].kind == word {
+		name = plainName(name)
 		return fmt.Sprintf("the last statement declares %s, but nothing returns it: end the program with `return %s`", name, name)
 	}
 	return ""

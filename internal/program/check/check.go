@@ -55,8 +55,11 @@ type Code struct {
 	Text     string                    // JavaScript
 	At       func(off int) (int, bool) // the place in the agent's text that an offset of Text stands for
 	Assigned map[string]bool           // names that are assigned to anywhere but where they are declared
-	Declared []string                  // names that earlier programs of the session have declared
+	Declared []string                  // names that earlier programs of the session have declared; Anything stands for any
 }
+
+// Anything stands among declared names for those that only the run can tell.
+const Anything = "*"
 
 // A Problem is what is surely wrong with a program.
 type Problem struct {
@@ -83,8 +86,10 @@ func (x *Index) Check(code Code) (found []Problem, notes []string, ok bool) {
 	if c.dynamic {
 		return nil, nil, true
 	}
-	c.unknownSpaces()
-	c.unknownFunctions()
+	if !slices.Contains(code.Declared, Anything) {
+		c.unknownSpaces()
+		c.unknownFunctions()
+	}
 	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
 	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
 	return c.found[:min(len(c.found), maxProblems)], c.notes, true
@@ -360,7 +365,7 @@ var globalNames = func() map[string]bool {
 		TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
 		atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
 		Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer
-		Deno Bun require module exports __import __dirname __filename document localStorage sessionStorage gc std os bjson`) {
+		Deno Bun require module exports __import __module __dirname __filename document localStorage sessionStorage gc std os bjson`) {
 		m[w] = true
 	}
 	return m

@@ -1,27 +1,38 @@
 // Calls of tools and requests for files: each is a promise in the guest's heap until the host answers.
 
 import {
-  ErrorCtor, MapCtor, PromiseCtor, StringCtor, TypeErrorCtor, defineProperty, hasOwn, isArray, list, mapDelete, mapForEach, mapGet, mapSet, mapSize,
-  push, record, setPrototypeOf, settled,
+  ErrorCtor, MapCtor, PromiseCtor, TypeErrorCtor, define, defineProperty, exec, hasOwn, isArray, list, mapDelete, mapForEach, mapGet, mapSet, mapSize,
+  push, record, setPrototypeOf, settled, slice, startsWith,
 } from "./primordials.js";
 import { callerStack, makeToolError } from "./errors.js";
-import { sendCall, sendFile } from "./host.js";
-import { serialize } from "./json.js";
+import { ask, clock, fileLine, sendCall, sendFile } from "./host.js";
+import { parse, serialize } from "./json.js";
 
 let nextID = 1;
 let calls = new MapCtor(); // by id: {id, path, stack, resolve, reject, pending, observed, failure}
-let files = new MapCtor(); // by id: {resolve, reject, stack}
+let files = new MapCtor(); // by id: {ok, bad, stack, fields}
 let outstanding = 0;       // calls that the host has not answered
+
+let earlier = 0;           // of those, how many are of earlier programs of the session
 
 /** How many calls and file requests the host has not answered. */
 export const waiting = () => outstanding + mapSize(files);
-export const waitingCalls = () => outstanding;
+/** How many calls of this program the host has not answered. */
+export const waitingCalls = () => outstanding - earlier;
 
-/** Forgets all calls; at the start of a run. */
-export function reset() {
+/** Forgets all calls, or in a session those that are over; at the start of a run. */
+export function reset(session) {
+  const before = calls;
   calls = new MapCtor();
-  files = new MapCtor();
-  outstanding = 0;
+  outstanding = earlier = 0;
+  if (!session) { files = new MapCtor(); return; }
+  mapForEach(before, (c) => {
+    if (!c.pending) return;
+    c.earlier = true;
+    mapSet(calls, c.id, c);
+    outstanding++;
+    earlier++;
+  });
 }
 
 function argumentsJSON(path, args, count) {
@@ -46,7 +57,7 @@ export function callTool(path, args, count) {
   } catch (e) {
     return new PromiseCtor((resolve, reject) => { reject(e); }); // as an async function does
   }
-  const call = record({ id: nextID++, path, stack, resolve: undefined, reject: undefined, pending: true, observed: false, failure: undefined });
+  const call = record({ id: nextID++, path, stack, resolve: undefined, reject: undefined, pending: true, observed: false, failure: undefined, earlier: false });
   const promise = new PromiseCtor((resolve, reject) => { call.resolve = resolve; call.reject = reject; });
   ignore(promise);
   defineProperty(promise, "constructor", record({ get() { call.observed = true; return PromiseCtor; }, configurable: true }));
@@ -59,14 +70,24 @@ export function callTool(path, args, count) {
 // Marks a promise as handled, so that the engine does not report it: the runtime does.
 function ignore(p) { settled(p, undefined, () => {}); }
 
-/** Asks for something of the virtual file system. */
-export function askFile(op, path) {
-  const stack = callerStack();
-  return new PromiseCtor((resolve, reject) => {
-    const id = nextID++;
-    mapSet(files, id, record({ resolve, reject, stack, op, path }));
-    sendFile(id, op, StringCtor(path));
-  });
+/**
+ * Asks for something of the virtual file system; fields is what the protocol's File holds. One of ok and bad is called later.
+ */
+export function askFile(fields, stack, ok, bad) {
+  const id = nextID++;
+  mapSet(files, id, record({ ok, bad, stack, fields }));
+  sendFile(id, fields);
+}
+
+/** The same, standing still until the host answers. */
+export function askFileNow(fields, stack) {
+  const line = ask(fileLine(nextID++, fields));
+  if (line === undefined) throw new ErrorCtor("the synchronous functions of node:fs are not available here: use those of node:fs/promises");
+  const m = setPrototypeOf(parse(line), null);
+  if (m.at !== undefined) clock(m.at);
+  const a = setPrototypeOf(m.answer, null);
+  if (hasOwn(a, "error") && a.error !== null) throw fileError(setPrototypeOf(a.error, null), fields, stack);
+  return a.value;
 }
 
 /** Takes the host's answer to a call or a file request; an answer to nothing is ignored. */
@@ -78,6 +99,7 @@ export function answer(a) {
     if (!call.pending) return;
     call.pending = false;
     outstanding--;
+    if (call.earlier) earlier--;
     if (!failed) { call.resolve(value); return; }
     call.failure = makeToolError(setPrototypeOf(a.error, null), call.stack);
     call.reject(call.failure);
@@ -86,16 +108,39 @@ export function answer(a) {
   const file = mapGet(files, a.id);
   if (file === undefined) return;
   mapDelete(files, a.id);
-  if (failed) file.reject(fileError(setPrototypeOf(a.error, null), file));
-  else file.resolve(value);
+  if (failed) file.bad(fileError(setPrototypeOf(a.error, null), file.fields, file.stack));
+  else file.ok(value);
 }
 
-const codes = record({ not_found: "ENOENT", denied: "EACCES", invalid: "EINVAL" });
+const codes = record({ not_found: "ENOENT", denied: "EACCES", invalid: "EINVAL", conflict: "EEXIST", limit: "ENOSPC" });
+const numbers = record({
+  EPERM: -1, ENOENT: -2, EIO: -5, EBADF: -9, EACCES: -13, EBUSY: -16, EEXIST: -17, ENOTDIR: -20, EISDIR: -21, EINVAL: -22, EFBIG: -27, ENOSPC: -28, EROFS: -30,
+  ENAMETOOLONG: -36, ENOTEMPTY: -39, EILSEQ: -84, EDQUOT: -122,
+});
+const systemCall = /^([A-Z0-9]+: [^,]*, )([a-z]+)/;
 
-function fileError(error, file) {
-  const out = new ErrorCtor(error.message);
-  defineProperty(out, "stack", record({ value: "Error: " + error.message + (file.stack === "" ? "" : "\n" + file.stack), writable: true, configurable: true }));
-  defineProperty(out, "code", record({ value: codes[error.kind] || "EIO", enumerable: true, writable: true, configurable: true }));
+// The host's text in Node's words: the system call as Node names it, and both paths where there are two.
+function wording(message, fields) {
+  const m = exec(systemCall, message);
+  if (m === null) return message;
+  let rest = slice(message, m[0].length);
+  if (fields.to !== undefined) {
+    const p = startsWith(rest, " '" + fields.path + "'") ? fields.path : fields.to;
+    if (startsWith(rest, " '" + p + "'")) rest = " '" + fields.path + "' -> '" + fields.to + "'" + slice(rest, p.length + 3);
+  }
+  return m[1] + (fields.call || m[2]) + rest;
+}
+
+/** An error of a file as Node has it. */
+export function fileError(error, fields, stack) {
+  const code = error.code || codes[error.kind] || "EIO", message = wording(error.message, fields), called = exec(systemCall, message);
+  const out = new ErrorCtor(message);
+  define(out, "stack", "Error: " + message + (stack === "" ? "" : "\n" + stack));
+  define(out, "errno", numbers[code], true);
+  define(out, "code", code, true);
+  define(out, "syscall", called === null ? fields.call || fields.op : called[2], true);
+  define(out, "path", fields.path, true);
+  if (fields.to !== undefined) define(out, "dest", fields.to, true);
   return out;
 }
 
@@ -104,7 +149,7 @@ export function forgotten() {
   const ids = list(), failures = list();
   let unseen = 0;
   mapForEach(calls, (c) => {
-    if (c.observed && !c.pending) return;
+    if (c.earlier || c.observed && !c.pending) return;
     push(ids, c.id);
     if (c.pending && !c.observed) unseen++;
     if (!c.observed && c.failure !== undefined) push(failures, c);

@@ -17,10 +17,11 @@ const options = record({ depth: 4, compact: 6, breakLength: 120, maxArrayLength:
 
 let total = 0, indent = "", counts = new MapCtor(), times = new MapCtor();
 
-/** Forgets counters, groups and what was written; at the start of a run. */
-export function reset() {
+/** Forgets groups and what was written, and out of a session counters; at the start of a run. */
+export function reset(session) {
   total = 0;
   indent = "";
+  if (session) return;
   counts = new MapCtor();
   times = new MapCtor();
 }

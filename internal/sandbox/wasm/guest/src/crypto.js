@@ -66,12 +66,12 @@ function next() {
   return t >>> 0;
 }
 
-/** Takes the seed of a program, 64 hexadecimal digits or undefined for none, and starts its clock. */
-export function seed(digits) {
+/** Takes the seed of a program, 64 hexadecimal digits or undefined for none, and starts its clock if there is none to go on with. */
+export function seed(digits, goOn) {
   fast = false;
   counter = 0;
   used = 64;
-  origin = now();
+  if (!goOn) origin = now();
   seeded = digits !== undefined;
   if (!seeded) return;
   for (let i = 0; i < 8; i++) {

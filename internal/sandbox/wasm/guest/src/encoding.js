@@ -186,8 +186,12 @@ class TextDecoder {
   }
 }
 
-/** Text of UTF-8 bytes, wrong sequences replaced. */
-export function decode(bytes) { return new TextDecoder().decode(bytes); }
+/** Text of UTF-8 bytes, wrong sequences replaced; a byte order mark stays. */
+export function decodeText(bytes) {
+  const state = create(null);
+  clear(state);
+  return decodeUTF8(bytes, typedArrayBytes(bytes), state, false, true);
+}
 
 global("TextEncoder", TextEncoder);
 global("TextDecoder", TextDecoder);

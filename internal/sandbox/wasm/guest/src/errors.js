@@ -1,19 +1,34 @@
 // Stack traces that show the program and nothing of the runtime, and ToolError.
 
 import {
-  ErrorCtor, apply, define, defineProperty, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
+  ErrorCtor, apply, define, defineProperty, endsWith, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
   list, named, push, record, slice, split, startsWith,
 } from "./primordials.js";
+import { evalAs } from "./host.js";
 
-// QuickJS names code that eval compiled "<input>"; only programs are compiled so.
+// Under this name the engine knows programs, and what they compile with eval.
 const evalName = "<input>";
 const maxFrames = 24;
 const maxStack = 8192;
 
-let programName = "program";
+let programName = "program"; // what the stack traces of the running program call it
+let serial = 0;              // how many programs have run here
+let running = evalName;      // under which the engine knows it
 
-/** Names the program in stack traces. */
-export function setProgramName(name) { programName = name; }
+/** Runs the script of a program. Each of a session has a name of its own for the engine. */
+export function evaluate(code, name) {
+  programName = name;
+  serial++;
+  running = serial === 1 ? evalName : evalName + serial;
+  return evalAs(code, running);
+}
+
+// The place in a frame of a program: its own, by its name; one of an earlier program, whose text is not at hand, in words.
+function placed(line, at) {
+  const rest = slice(line, at + running.length);
+  if (slice(line, at, at + running.length) === running && startsWith(rest, ":")) return slice(line, 0, at) + programName + rest;
+  return slice(line, 0, at) + "earlier program" + (endsWith(line, ")") ? ")" : "");
+}
 
 /** Keeps the frames of the program and of builtins that it called, under the program's name. */
 export function cleanStack(raw) {
@@ -23,9 +38,9 @@ export function cleanStack(raw) {
   let end = 0;
   for (let i = 0; i < lines.length && kept.length < maxFrames; i++) {
     const line = lines[i];
-    const at = lastIndexOf(line, evalName + ":");
+    const at = lastIndexOf(line, evalName);
     if (at >= 0) {
-      push(kept, slice(line, 0, at) + programName + slice(line, at + evalName.length));
+      push(kept, placed(line, at));
       end = kept.length;
     } else if (indexOf(line, "(native)") >= 0 && kept.length > 0) {
       push(kept, line);

@@ -1,7 +1,7 @@
 // The one way out of the guest. The function that the driver lends is taken away from the global object before any
 // program can see it, and is held by this closure only.
 
-import { deleteProperty, JSONStringify } from "./primordials.js";
+import { deleteProperty, JSONStringify, keys } from "./primordials.js";
 
 const host = globalThis.__host;
 deleteProperty(globalThis, "__host");
@@ -20,6 +20,9 @@ export const timer = (ms) => { write('{"timer":{"ms":' + ms + "}}"); };
 /** Asks the host and stands still until it answers; undefined where it doesn't. Question and answer are lines. */
 export const ask = (question) => host("ask", question);
 
+/** Runs a script under a name for stack traces. */
+export const evalAs = (code, name) => host("eval", code, name);
+
 const quote = (s) => JSONStringify(s);
 
 /** Asks for a call; args is JSON text or undefined. */
@@ -28,9 +31,19 @@ export function sendCall(id, path, args, stack) {
     (stack === "" ? "" : ',"stack":' + quote(stack)) + "}}");
 }
 
-export function sendFile(id, op, path) {
-  write('{"file":{"id":' + id + ',"op":' + quote(op) + ',"path":' + quote(path) + "}}");
+/** A request for a file as a line; fields is a record of what the protocol's File holds beside the id, and what errors name the system call. */
+export function fileLine(id, fields) {
+  let out = '{"file":{"id":' + id;
+  const own = keys(fields);
+  for (let i = 0; i < own.length; i++) {
+    const v = fields[own[i]];
+    if (v === undefined || v === false || own[i] === "call") continue;
+    out += ',"' + own[i] + '":' + (typeof v === "string" ? quote(v) : v);
+  }
+  return out + "}}";
 }
+
+export function sendFile(id, fields) { write(fileLine(id, fields)); }
 
 export function sendConsole(level, text) {
   write('{"console":{"level":' + quote(level) + ',"text":' + quote(text) + "}}");

@@ -3,10 +3,10 @@
 
 import "./shim.js";
 import {
-  TypeErrorCtor, apply, getOwnPropertyDescriptor, indirectEval, join, list, push, record, setPrototypeOf, settled, slice,
+  TypeErrorCtor, apply, getOwnPropertyDescriptor, join, list, push, record, setPrototypeOf, settled, slice,
 } from "./primordials.js";
 import * as host from "./host.js";
-import { ToolError, framesOf, setProgramName } from "./errors.js";
+import { ToolError, evaluate, framesOf } from "./errors.js";
 import * as calls from "./calls.js";
 import * as timers from "./timers.js";
 import * as console_ from "./console.js";
@@ -17,8 +17,10 @@ import { seed } from "./crypto.js";
 import "./events.js";
 import "./intl.js";
 import { setNamespaces } from "./tools.js";
+import "./buffer.js";
 import "./modules.js";
 import "./unshim.js";
+import { mend } from "./globals.js";
 
 const idle = 0, running = 1, draining = 2;
 const grace = 40_000;    // ms that a run waits for calls which the program has looked at and not waited for
@@ -33,9 +35,11 @@ let outOfPatience = false;
 let promises = 0;        // promises inside the value that have not settled
 let rejections = list();
 let forgotten;           // ids of calls that the program left alone
+let session = false;     // the program is one of a session
 
 function start(run) {
   phase = running;
+  session = run.session === true;
   value = undefined;
   outOfPatience = false;
   patience = undefined;
@@ -43,17 +47,17 @@ function start(run) {
   rejections = list();
   forgotten = undefined;
   if (!fresh) {
-    calls.reset();
-    timers.reset();
-    console_.reset();
+    calls.reset(session);
+    timers.begin(session);
+    console_.reset(session);
+    if (session) mend();
   }
+  seed(run.seed, session && !fresh);
+  setNamespaces(run.namespaces, session && !fresh);
   fresh = false;
-  seed(run.seed);
-  setProgramName(run.name || "program");
-  setNamespaces(run.namespaces);
   let result;
   try {
-    const f = indirectEval(run.code);
+    const f = evaluate(run.code, run.name || "program");
     if (typeof f !== "function") throw new TypeErrorCtor("the program is no function");
     result = apply(f, undefined, []);
   } catch (e) {
@@ -65,7 +69,9 @@ function start(run) {
 
 function end() {
   phase = idle;
-  timers.reset();
+  if (patience !== undefined) timers.cancel(patience);
+  patience = undefined;
+  if (!session) timers.reset();
 }
 
 function drain() {
@@ -187,13 +193,16 @@ function isOutOfMemory(e) {
 function deliver(line) {
   const m = setPrototypeOf(parse(line), null);
   if (m.at !== undefined) host.clock(m.at);
-  if (m.answer !== undefined) { if (phase !== idle) calls.answer(setPrototypeOf(m.answer, null)); return; }
+  if (m.answer !== undefined) { if (phase !== idle || session) calls.answer(setPrototypeOf(m.answer, null)); return; }
   if (m.wake !== undefined) { wake(); return; }
   if (m.run !== undefined && phase === idle) start(setPrototypeOf(m.run, null));
 }
 
 function wake() {
-  try { timers.wake(); } catch (e) { fail(e); }
+  timers.wake((e, earlier) => {
+    if (earlier) console_.line("error", "a timer of an earlier program failed: " + brief(e));
+    else fail(e);
+  });
 }
 
 const api = record({

@@ -2,80 +2,45 @@
 
 import path from "../../../../../third_party/path-browserify/index.js";
 import {
-  ErrorCtor, JSONStringify, PromiseCtor, ProxyCtor, StringCtor, create, define, endsWith, exec, join, keys, list, named, push, record, slice, startsWith,
+  ErrorCtor, JSONStringify, PromiseCtor, ProxyCtor, StringCtor, TypeErrorCtor, MapCtor, apply, create, define, endsWith, exec, join, keys, lastIndexOf,
+  list, mapGet, mapSet, push, record, slice, startsWith,
 } from "./primordials.js";
-import { askFile } from "./calls.js";
+import { Buffer } from "./buffer.js";
 import { util } from "./console.js";
-import { encodeUTF8 } from "./encoding.js";
+import { fs, promises, readText } from "./files.js";
+import { parse } from "./json.js";
 import { allTools, namespaceOf } from "./tools.js";
 import { after } from "./timers.js";
 
-const encodingOf = (o) => (typeof o === "string" ? o : o !== null && typeof o === "object" ? o.encoding : undefined);
-
-function fileBytes(text) {
-  const b = encodeUTF8(text);
-  define(b, "toString", () => text);
-  return b;
-}
-
-const textOf = (p) => (p !== null && typeof p === "object" && typeof p.href === "string" ? p.pathname : StringCtor(p));
-
-async function readFile(p, options) {
-  const text = await askFile("read", textOf(p));
-  return encodingOf(options) ? text : fileBytes(text);
-}
-
-function stats(s, name) {
-  const dir = s.dir === true;
-  return {
-    name, size: s.size || 0, isDirectory: () => dir, isFile: () => !dir, isSymbolicLink: () => false, mode: dir ? 0o40555 : 0o100444,
-  };
-}
-
-async function stat(p) { return stats(await askFile("stat", textOf(p))); }
-
-async function readdir(p, options) {
-  const root = textOf(p), typed = !!(options && options.withFileTypes), deep = !!(options && options.recursive);
-  const out = [];
-  const visit = async (dir, prefix) => {
-    const names = await askFile("list", dir);
-    for (const name of names) {
-      const s = typed || deep ? stats(await askFile("stat", dir + "/" + name), name) : undefined;
-      if (typed) { s.parentPath = s.path = dir; out.push(s); } else out.push(prefix + name);
-      if (deep && s.isDirectory()) await visit(dir + "/" + name, prefix + name + "/");
-    }
-  };
-  await visit(root, "");
-  return out;
-}
-
-async function access(p) { await askFile("stat", textOf(p)); }
-
-function readOnly(name) {
-  return named(async (p) => {
-    const e = new ErrorCtor("EROFS: files are read-only here, " + name + " '" + textOf(p) + "': return the value instead, it is kept for later programs");
-    e.code = "EROFS";
-    throw e;
-  }, name);
-}
-
-const promises = { readFile, readdir, stat, lstat: stat, access, constants: { F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1 } };
-for (const n of ["writeFile", "appendFile", "mkdir", "mkdtemp", "rm", "rmdir", "unlink", "rename", "copyFile", "cp", "chmod", "symlink", "truncate", "open"]) promises[n] = readOnly(n);
-
-const fs = new ProxyCtor({ promises, constants: promises.constants }, record({
+const noSuch = new ProxyCtor(fs, record({
   get(t, k) {
-    if (k === "promises" || k === "constants") return t[k];
-    if (typeof k === "symbol" || k === "then" || k === "default") return undefined;
-    return () => { throw new ErrorCtor("fs." + k + " is not available: use the functions of node:fs/promises (readFile, readdir, stat, access)"); };
+    if (k in t || typeof k === "symbol" || k === "then" || k === "default") return t[k];
+    return () => { throw new ErrorCtor("fs." + k + " is not available: use the functions of node:fs/promises"); };
   },
 }));
+
+const os = {
+  EOL: "\n", devNull: "/dev/null", tmpdir: () => "/workspace", homedir: () => "/workspace", hostname: () => "sandbox", platform: () => "linux", type: () => "Linux",
+  release: () => "", arch: () => "wasm32", endianness: () => "LE", cpus: () => [], totalmem: () => 0, freemem: () => 0, uptime: () => 0, loadavg: () => [0, 0, 0],
+  availableParallelism: () => 1, userInfo: () => ({ username: "program", uid: 0, gid: 0, homedir: "/workspace", shell: null }),
+};
+
+function promisify(f) {
+  if (typeof f !== "function") throw new TypeErrorCtor("promisify takes a function, got a " + typeof f);
+  return function (...args) {
+    return new PromiseCtor((resolve, reject) => { apply(f, this, [...args, (e, v) => { if (e) reject(e); else resolve(v); }]); });
+  };
+}
 
 const timersPromises = {
   setTimeout: (ms, value) => new PromiseCtor((resolve) => { after(ms === undefined ? 1 : ms, () => resolve(value)); }),
   setImmediate: (value) => new PromiseCtor((resolve) => { after(0, () => resolve(value)); }),
 };
 
-const utilModule = { inspect: util.inspect, format: util.format, TextEncoder, TextDecoder };
+const utilModule = {
+  inspect: util.inspect, format: util.format, promisify, TextEncoder, TextDecoder,
+  types: { isPromise: (v) => v instanceof PromiseCtor, isDate: (v) => v instanceof Date, isRegExp: (v) => v instanceof RegExp },
+};
 
 function moduleOf(o) {
   const m = create(null), own = keys(o);
@@ -86,7 +51,9 @@ function moduleOf(o) {
 
 const builtin = record({
   "fs/promises": () => moduleOf(promises),
-  fs: () => { const m = moduleOf({ promises, constants: promises.constants }); m.default = fs; return m; },
+  fs: () => { const m = moduleOf(fs); m.default = noSuch; return m; },
+  os: () => moduleOf(os),
+  buffer: () => moduleOf({ Buffer, constants: { MAX_LENGTH: 2 ** 31 - 1 }, atob, btoa }),
   path: () => moduleOf(path),
   "path/posix": () => moduleOf(path),
   "timers/promises": () => moduleOf(timersPromises),
@@ -134,19 +101,80 @@ function toolModule(specifier) {
   return out;
 }
 
-function load(specifier) {
-  const tool = toolModule(specifier);
+// --- skills, and modules in ./workspace: the host compiled them, and sends them with the programs that import them ---
+
+const given = new MapCtor(); // by path below the root: {hash, run, module}
+
+// __module(path, hash, function) brings a module. One that is loaded stays as it is until its text changes.
+define(globalThis, "__module", function __module(path, hash, run) {
+  const before = mapGet(given, path);
+  if (before === undefined || before.hash !== hash) mapSet(given, path, record({ hash, run, module: undefined }));
+});
+
+// The path below the root of what a module in the directory dir names, or undefined for what is no path.
+function located(dir, specifier) {
+  if (startsWith(specifier, "./") || startsWith(specifier, "../")) return slice(path.normalize("/" + dir + "/" + specifier), 1);
+  if (startsWith(specifier, "/")) return slice(path.normalize(specifier), 1);
+  return startsWith(specifier, "skills/") || startsWith(specifier, "workspace/") ? path.normalize(specifier) : undefined;
+}
+
+const endings = ["", ".ts", ".js", ".mts", ".mjs", "/index.ts", "/index.js"];
+
+function find(at) {
+  for (let i = 0; i < endings.length; i++) {
+    const m = mapGet(given, at + endings[i]);
+    if (m !== undefined) { m.path = at + endings[i]; return m; }
+  }
+  return undefined;
+}
+
+function moduleAt(at) {
+  const m = find(at);
+  if (m === undefined) return undefined;
+  if (m.module !== undefined) return m.module.exports; // perhaps not complete, where modules import each other
+  m.module = { exports: {} };
+  const dir = slice(m.path, 0, lastIndexOf(m.path, "/"));
+  try { m.run(m.module, m.module.exports, (specifier) => load(StringCtor(specifier), dir)); } catch (e) { m.module = undefined; throw e; }
+  return m.module.exports;
+}
+
+function load(specifier, dir) {
+  const at = located(dir, specifier);
+  if (at !== undefined) {
+    const found = moduleAt(at);
+    if (found !== undefined) return found;
+  }
+  const tool = toolModule(at === undefined ? specifier : "/" + at);
   if (tool !== undefined) return tool;
   const name = startsWith(specifier, "node:") ? slice(specifier, 5) : specifier;
   if (name in builtin) return builtin[name]();
+  if (at !== undefined && (startsWith(at, "skills/") || startsWith(at, "workspace/"))) {
+    throw new ErrorCtor("cannot import " + JSONStringify(specifier) + ": there was no module " + at + " when the program began" +
+      (startsWith(at, "workspace/") ? ", and one that it writes itself is there for the next program only" : ""));
+  }
   const modules = list(), own = keys(builtin);
   for (let i = 0; i < own.length; i++) push(modules, "node:" + own[i]);
-  throw new ErrorCtor("cannot import " + JSONStringify(specifier) + ": a program may import ./tools/<upstream>, ./tools/<upstream>/<tool>, " +
-    join(modules, ", ") + "; packages are not available");
+  throw new ErrorCtor("cannot import " + JSONStringify(specifier) + ": a program may import ./tools/<upstream>, ./tools/<upstream>/<tool>, ./skills/<name>, " +
+    "./workspace/<file>.json, " + join(modules, ", ") + "; packages are not available");
+}
+
+async function loadJSON(at) {
+  const value = parse(await readText("/" + at)), out = create(null);
+  if (value !== null && typeof value === "object") {
+    const own = keys(value);
+    for (let i = 0; i < own.length; i++) define(out, own[i], value[own[i]], true);
+  }
+  define(out, "default", value, true);
+  return out;
 }
 
 define(globalThis, "__import", function __import(specifier) {
-  try { return settledWith(load(StringCtor(specifier))); } catch (e) { return new PromiseCtor((resolve, reject) => { reject(e); }); }
+  try {
+    specifier = StringCtor(specifier);
+    const at = located("", specifier);
+    if (at !== undefined && endsWith(at, ".json") && !startsWith(at, "tools/")) return loadJSON(at);
+    return settledWith(load(specifier, ""));
+  } catch (e) { return new PromiseCtor((resolve, reject) => { reject(e); }); }
 });
 
 function settledWith(m) { return new PromiseCtor((resolve) => { resolve(m); }); }

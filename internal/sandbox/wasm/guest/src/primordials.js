@@ -58,6 +58,7 @@ export const then = uncurry(Promise.prototype.then);
 
 export const mapGet = uncurry(Map.prototype.get);
 export const mapSet = uncurry(Map.prototype.set);
+export const mapHas = uncurry(Map.prototype.has);
 export const mapDelete = uncurry(Map.prototype.delete);
 export const mapForEach = uncurry(Map.prototype.forEach);
 export const mapSize = uncurry(getOwnPropertyDescriptor(Map.prototype, "size").get);
@@ -89,17 +90,8 @@ export const dataViewBytes = uncurry(getOwnPropertyDescriptor(DataView.prototype
 export const engineStack = getOwnPropertyDescriptor(Error.prototype, "stack");
 export const engineCaptureStackTrace = Error.captureStackTrace;
 
-const nativeBtoa = btoa;
 /** base64 of a Uint8Array. */
-export function base64(bytes) {
-  let out = "", part = "";
-  const n = typedArrayLength(bytes);
-  for (let i = 0; i < n; i++) {
-    part += fromCharCode(bytes[i]);
-    if (part.length === 3072) { out += nativeBtoa(part); part = ""; }
-  }
-  return out + nativeBtoa(part);
-}
+export const base64 = uncurry(Uint8Array.prototype.toBase64);
 
 /** A list that no prototype can reach: indexing and length, nothing else. */
 export function list() { return setPrototypeOf([], null); }
@@ -162,3 +154,11 @@ export const ObjectPrototype = Object.prototype;
 export const ArrayBufferCtor = ArrayBuffer;
 export const typedArraySlice = uncurry(Uint8Array.prototype.slice);
 export const MathObject = Math;
+export const typedArraySet = uncurry(Uint8Array.prototype.set);
+export const typedArraySubarray = uncurry(Uint8Array.prototype.subarray);
+export const nativeFromBase64 = Uint8Array.fromBase64;
+export const nativeFromHex = Uint8Array.fromHex;
+export const nativeToHex = uncurry(Uint8Array.prototype.toHex);
+export const replace = uncurry(String.prototype.replace);
+export const generatorNext = uncurry(getPrototypeOf(function* () {}.prototype).next);
+export const generatorThrow = uncurry(getPrototypeOf(function* () {}.prototype).throw);

@@ -8,7 +8,7 @@ const maxTimers = 100_000;
 
 let live = new MapCtor(); // id to {id, at, seq, every, fn, args}
 let heap = list();        // live and cancelled timers, soonest first
-let nextID = 1, seq = 0, armed = -1;
+let nextID = 1, seq = 0, armed = -1, runs = 0;
 
 const before = (a, b) => a.at < b.at || (a.at === b.at && a.seq < b.seq);
 
@@ -52,7 +52,7 @@ function start(fn, ms, args, every) {
   ms = NumberCtor(ms);
   if (!(ms >= 1)) ms = every ? 1 : 0;
   if (ms > maxDelay) ms = 1;
-  const t = record({ id: nextID++, at: now() + ms, seq: seq++, every: every ? ms : -1, fn, args });
+  const t = record({ id: nextID++, at: now() + ms, seq: seq++, every: every ? ms : -1, fn, args, run: runs });
   mapSet(live, t.id, t);
   add(t);
   arm();
@@ -85,6 +85,14 @@ export const cancel = clear;
 /** How many timers are set. */
 export const timers = () => mapSize(live);
 
+/** Starts a program: in a session with the timers that earlier ones left, else with none. The host must be asked again. */
+export function begin(session) {
+  runs++;
+  if (!session) { reset(); return; }
+  armed = -2;
+  if (heap.length > 0) arm();
+}
+
 /** Forgets all timers. */
 export function reset() {
   if (heap.length === 0 && armed === -1) return;
@@ -94,15 +102,19 @@ export function reset() {
   arm();
 }
 
-/** Runs the first timer that is due; one a wake-up, so that promise jobs run between timers. */
-export function wake() {
+/**
+ * Runs the first timer that is due; one a wake-up, so that promise jobs run between timers. What it throws goes to failed,
+ * with whether an earlier program set it.
+ */
+export function wake(failed) {
   armed = -2;
   while (heap.length > 0 && dead(heap[0])) take();
   if (heap.length > 0 && heap[0].at <= now()) {
     const t = take();
     if (t.every >= 0) { t.at = now() + t.every; t.seq = seq++; add(t); }
     else mapDelete(live, t.id);
-    try { apply(t.fn, undefined, t.args); } finally { arm(); }
+    try { apply(t.fn, undefined, t.args); } catch (e) { failed(e, t.run !== runs); }
+    arm();
     return;
   }
   arm();

@@ -1,10 +1,11 @@
 // The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
 
 import {
-  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, global, hasOwn, isArray, join, keys, list, mapGet, mapSet,
-  named, push, record, setAdd, setHas, startsWith,
+  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, getOwnPropertyDescriptor, global, hasOwn, isArray, join,
+  keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setHas, startsWith,
 } from "./primordials.js";
 import { callTool } from "./calls.js";
+import { mustBeFile } from "./files.js";
 import { sendEmit } from "./host.js";
 
 const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
@@ -50,8 +51,17 @@ function toolFunction(path) {
   return named((...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length), path);
 }
 
-let namespaces = new MapCtor();
+let namespaces = new MapCtor(); // by name, of this run
+let lent = new MapCtor();       // what the run made globals
 let tools;
+
+// Makes a global of a run, unless a program of the session has put something of its own there.
+function lend(name, value, before, goesOn) {
+  const own = getOwnPropertyDescriptor(globalThis, name);
+  if (goesOn && own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name))) return;
+  global(name, value);
+  mapSet(lent, name, value);
+}
 
 function makeNamespace(name, members) {
   const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m));
@@ -63,14 +73,21 @@ function makeNamespace(name, members) {
 export const namespaceOf = (name) => mapGet(namespaces, name) || makeNamespace(name, list());
 export const allTools = () => tools;
 
-/** Makes the globals of a run; all is the record of namespaces that the host sent. */
-export function setNamespaces(all) {
+/** Makes the globals of a run; all is the record of namespaces that the host sent, goesOn whether there were programs of the session before. */
+export function setNamespaces(all, goesOn) {
+  const before = lent;
   namespaces = new MapCtor();
+  lent = new MapCtor();
   const names = all === undefined ? [] : keys(all);
   for (let i = 0; i < names.length; i++) {
     const members = all[names[i]];
-    global(names[i], makeNamespace(names[i], isArray(members) ? members : list()));
+    lend(names[i], makeNamespace(names[i], isArray(members) ? members : list()), before, goesOn);
   }
+  mapForEach(before, (value, name) => { // an upstream that is gone
+    if (mapHas(lent, name)) return;
+    const own = getOwnPropertyDescriptor(globalThis, name);
+    if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
+  });
   tools = listing("tools", names, namespaceOf);
   global("tools", tools);
 }
@@ -100,8 +117,9 @@ global("readResult", function readResult(handle, options) {
 });
 
 global("emit", function emit(x) {
+  if (typeof x === "string" && x !== "" && !startsWith(x, "res_")) mustBeFile(x);
   if (send(x) > 0) return;
-  throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, got " +
+  throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, or the path of a file, got " +
     (x === null ? "null" : isArray(x) ? "an array without one" : "a " + typeof x));
 });
 
