@@ -112,7 +112,7 @@ func TestPythonStubs(t *testing.T) {
 	if out, err := python(t, dir, args...); err != nil {
 		t.Fatal(err, cutLines(out, 20))
 	}
-	if out := mypy(t, dir, "-p", "tools"); out != "" {
+	if out := mypy(t, dir, "-p", "tools", "-m", "biplane"); out != "" {
 		t.Error(cutLines(out, 20))
 	}
 }
@@ -131,7 +131,8 @@ func TestPythonPrograms(t *testing.T) {
 	dir := t.TempDir()
 	tree := typegen.PythonTree(items)
 	tree["program.py"] = `import asyncio
-from tools import ToolError, call_tool, demo, search
+from biplane import ToolError, call_tool, search
+from tools import demo
 from tools.demo import list_issues
 
 async def main() -> None:
@@ -164,17 +165,20 @@ async def main() -> None:
 	}
 }
 
-// What Python can't say is said: a keyword has _ behind it, a name that is none is called by call_tool, arguments
-// that are no names go into a dict, and other members are allowed where the schema allows them.
+// What Python can't say is said: an argument that is a keyword has _ behind it, a tool whose name is none is an item of its
+// namespace, arguments that are no names go into a dict, and other members are allowed where the schema allows them.
 func TestPythonNames(t *testing.T) {
 	stub := func(name, schema string) string {
 		tl := &tool.Tool{Upstream: "up", Name: name, InputSchema: []byte(schema)}
 		return typegen.PythonTree([]typegen.Item{{Tool: tl, Names: typegen.Names{Namespace: "up", Member: name}}})["tools/up/__init__.pyi"]
 	}
 	for _, c := range []struct{ name, schema, want string }{
-		{"from", `{"type":"object","additionalProperties":false}`, "async def from_() -> Any:"},
-		{"a$b", `{"type":"object","additionalProperties":false}`, `call_tool("up.a$b", {...})`},
-		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, "async def f(args: FArgs, /) -> Any:"},
+		{"from", `{"type":"object","additionalProperties":false}`, `# Python has no name for this tool: await up["from"](...)`},
+		{"a$b", `{"type":"object","additionalProperties":false}`, `Example: await up["a$b"]()`},
+		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, "async def f(*, from_: str) -> Any:"},
+		{"f", `{"type":"object","properties":{"from":{"type":"string"}},"required":["from"]}`, `Example: await up.f(from_="from")`},
+		{"f", `{"type":"object","properties":{"from":{},"from_":{}}}`, "async def f(args: FArgs = ..., /) -> Any:"},
+		{"f", `{"type":"object","properties":{"a-b":{"type":"string"}},"required":["a-b"]}`, "async def f(args: FArgs, /) -> Any:"},
 		{"f", `{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"string"}}`, "async def f(*, a: int = ..., **_extra: str) -> Any:"},
 		{"f", `{"type":"object"}`, "async def f(**_extra: Any) -> Any:"},
 		{"f", `{"type":"object","properties":{"a":{"type":["integer","null"]},"b":{"enum":["x",1,1.5,true,null]}}}`,

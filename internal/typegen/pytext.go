@@ -31,16 +31,24 @@ func isPyName(s string) bool {
 	return s != "" && !pyKeywords[s] && norm.NFKC.IsNormalString(s)
 }
 
-// pyName gives what a member of a namespace is called in Python, which is its name, with "_" behind it where that is a
-// keyword; "" where Python has no name for it.
+// pyName gives the name of a member of a namespace in Python, "" where Python has none for it.
 func pyName(member string) string {
-	if pyKeywords[member] {
-		return member + "_"
-	}
 	if !isPyName(member) || member == "_builtins" || member == "_typing" {
 		return ""
 	}
 	return member
+}
+
+// pyParameter gives the keyword of an argument, which is its name, with "_" behind it where that is a word of the
+// language; "" where Python has none for it.
+func pyParameter(name string) string {
+	switch base, under := strings.CutSuffix(name, "_"); {
+	case pyKeywords[name]:
+		return name + "_"
+	case under && pyKeywords[base], !isPyName(name), name == "_extra":
+		return ""
+	}
+	return name
 }
 
 // pyQuote writes a string literal of one line. Whatever could end it, reorder it or hide in it is escaped.

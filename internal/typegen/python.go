@@ -14,10 +14,12 @@ var pyRuntime string
 // PythonTree writes a whole catalog as stubs for Python, path to content:
 //
 //	tools/<namespace>/__init__.pyi   the tools of an upstream: `from tools.github import list_issues`
-//	tools/__init__.pyi               the namespaces, and what else a program finds: call_tool, search, emit, ToolError
+//	tools/__init__.pyi               the namespaces
 //	tools/py.typed                   says to type checkers that the types are there (PEP 561)
+//	biplane.pyi                      what else a program finds: call_tool, search, read_result, emit, ToolError
+//	__builtins__.pyi                 says to editors that programs have all of that without an import
 //
-// Arguments are keywords: `await github.list_issues(repo="a/b")`. A tool whose name is a keyword has "_" behind it; of one
+// Arguments are keywords: `await github.list_issues(repo="a/b")`; one that is a word of the language has "_" behind it. Of a tool
 // whose name can't be written in Python, or whose arguments can't, the stub says how it is called. Paths of two upstreams that
 // differ in case only differ otherwise too. The order of items doesn't matter.
 func PythonTree(items []Item) map[string]string {
@@ -31,16 +33,19 @@ func PythonTree(items []Item) map[string]string {
 	}
 	slices.Sort(names)
 	out := map[string]string{"tools/py.typed": ""}
-	var index strings.Builder
+	var index, globals strings.Builder
 	dirs := map[string]bool{}
 	for _, ns := range names {
 		dir := unique(fileName(ns), dirs) // where Tree puts the same upstream
 		out["tools/"+dir+"/__init__.pyi"] = pyModule(spaces[ns])
 		if isPyName(dir) {
 			index.WriteString("from . import " + dir + " as " + dir + "\n")
+			globals.WriteString("from tools import " + dir + " as " + dir + "\n")
 		}
 	}
-	out["tools/__init__.pyi"] = index.String() + "\n" + pyRuntime
+	out["tools/__init__.pyi"] = index.String()
+	out["biplane.pyi"] = pyRuntime
+	out["__builtins__.pyi"] = "import tools as tools\nfrom biplane import *\n" + globals.String()
 	return out
 }
 
@@ -87,7 +92,7 @@ func (w *pyWriter) tool(it Item) string {
 	name := pyName(it.Names.Member)
 	var text string
 	if name == "" {
-		text = pyComment("Python has no name for this tool: await call_tool("+pyQuote(it.Tool.Path())+", {...})") + "\n"
+		text = pyComment("Python has no name for this tool: await "+pyCallee(it.Names)+"(...)") + "\n"
 		name = w.unique("_unnamed")
 	}
 	text += "async def " + name + p.text(name, result) + " -> " + result + ":\n" + doc + "    ...\n"
@@ -125,7 +130,7 @@ func (w *pyWriter) parameters(t *tool.Tool, prefix string) parameters {
 	}
 	if ok {
 		for _, p := range o.props {
-			ok = ok && isPyName(p.name) && p.name != "_extra"
+			ok = ok && pyParameter(p.name) != ""
 		}
 	}
 	if !ok {
@@ -148,7 +153,7 @@ func (w *pyWriter) parameters(t *tool.Tool, prefix string) parameters {
 			if prop.optional != optional {
 				continue
 			}
-			s := prop.name + ": " + w.typ(prop.typ, prefix+pascal(prop.name), 1)
+			s := pyParameter(prop.name) + ": " + w.typ(prop.typ, prefix+pascal(prop.name), 1)
 			if optional {
 				s += " = ..."
 			}
@@ -198,31 +203,37 @@ func (w *pyWriter) doc(it Item, p parameters) []string {
 	return lines
 }
 
+// pyCallee is a tool as a program calls it.
+func pyCallee(n Names) string {
+	space := n.Namespace
+	if !isPyName(space) {
+		space = "tools[" + pyQuote(space) + "]"
+	}
+	if pyName(n.Member) == "" {
+		return space + "[" + pyQuote(n.Member) + "]"
+	}
+	return space + "." + n.Member
+}
+
 // pyExample writes one call with arguments that validate; "" where there is none that is short.
 func pyExample(it Item) string {
-	call := "await " + it.Names.Namespace + "." + pyName(it.Names.Member) + "("
-	if pyName(it.Names.Member) == "" || !isPyName(it.Names.Namespace) {
-		call = "await call_tool(" + pyQuote(it.Tool.Path()) + ", "
-	}
+	call := "await " + pyCallee(it.Names) + "("
 	if takesNothing(it.Tool.InputSchema) {
-		return strings.TrimSuffix(call, ", ") + ")"
+		return call + ")"
 	}
 	v, err := exampleValue(it.Tool.InputSchema)
 	if err != nil || v == nil || v.kind != jObject {
 		return ""
 	}
-	keywords := strings.HasSuffix(call, "(")
-	for _, k := range v.keys {
-		keywords = keywords && isPyName(k)
-	}
-	args := pyValue(v)
-	if keywords {
-		parts := make([]string, len(v.keys))
-		for i, k := range v.keys {
-			parts[i] = k + "=" + pyValue(v.vals[i])
+	parts := make([]string, len(v.keys))
+	for i, k := range v.keys {
+		if pyParameter(k) == "" {
+			parts = []string{pyValue(v)}
+			break
 		}
-		args = strings.Join(parts, ", ")
+		parts[i] = pyParameter(k) + "=" + pyValue(v.vals[i])
 	}
+	args := strings.Join(parts, ", ")
 	if len(args) > 1_000 {
 		return ""
 	}

@@ -5,12 +5,16 @@ async def call_tool(path: str, args: dict[str, Any] = ..., /) -> Any:
     """Calls a tool by its exact name, "<upstream>.<tool>". Raises ToolError if the tool fails."""
     ...
 
-async def search(query: str = ..., *, limit: int = ..., detail: Literal["brief", "full"] = ...) -> str:
+async def search(query: str = ..., limit: int = ..., *, detail: Literal["brief", "full"] = ...) -> str:
     """Finds tools, as the search tool does: the matching tools with their typed calls, as text."""
     ...
 
+async def read_result(handle: str, *, offset: int = ..., limit: int = ...) -> Any:
+    """Reads on in a result of an earlier program that was too large to give whole, by the handle that it was kept under."""
+    ...
+
 def emit(handle: Any, /) -> None:
-    """Gives an image, audio or resource that a tool answered with to the agent, beside the program's value."""
+    """Gives an image, audio or resource that a tool answered with, or a file by its path, to the agent beside the value."""
     ...
 
 class ToolError(Exception):
