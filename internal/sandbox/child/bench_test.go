@@ -10,7 +10,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
-	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
 // each runs f over an inner driver in this process, and in a child.
@@ -129,5 +128,3 @@ func BenchmarkCall(b *testing.B) {
 		<-ended
 	})
 }
-
-var _ = wasm.Config{}

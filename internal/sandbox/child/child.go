@@ -51,7 +51,8 @@ type Config struct {
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
-	start *starter
+	start launcher
+	idled chan struct{}  // has a token when a process became idle
 	work  sync.WaitGroup // what the driver has begun beside the processes
 
 	mu      sync.Mutex
@@ -59,9 +60,15 @@ type Driver struct {
 	current map[string]*process // of each owner: where the next sandbox is made
 	spare   *process            // of no owner yet
 	wanted  *time.Timer         // when the next spare is begun
-	changed chan struct{}       // closed and replaced when a process ends or becomes idle
+	changed chan struct{}       // closed and replaced when a process ends
 	caps    *sandbox.Capabilities
 	closed  bool
+}
+
+// A launcher starts children.
+type launcher interface {
+	start(more ...string) (peer, error)
+	close()
 }
 
 // New makes a driver and begins its first process.
@@ -69,6 +76,10 @@ func New(cfg Config) (*Driver, error) {
 	if len(cfg.Command) == 0 {
 		return nil, errors.New("child driver: no command")
 	}
+	return newDriver(cfg, newStarter(cfg.Command)), nil
+}
+
+func newDriver(cfg Config, start launcher) *Driver {
 	if cfg.Idle <= 0 {
 		cfg.Idle = time.Minute
 	}
@@ -84,12 +95,12 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, start: newStarter(cfg.Command),
+	d := &Driver{cfg: cfg, log: cfg.Log, start: start, idled: make(chan struct{}, 1),
 		all: map[*process]bool{}, current: map[string]*process{}, changed: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.spare = d.begin()
-	return d, nil
+	return d
 }
 
 // Probe says what the inner driver can do, with the protections of the processes that it runs in.

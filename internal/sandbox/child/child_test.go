@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -17,11 +18,20 @@ const engine = "__engine"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == engine {
-		if err := child.Main(os.Args[3:], inner(os.Args[2])); err != nil {
+		err := error(nil)
+		if what, ok := strings.CutPrefix(os.Args[2], "only-"); ok {
+			err = child.ArmLess(os.Args[3:], what)
+		} else {
+			err = child.Main(os.Args[3:], inner(os.Args[2]))
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "parent" {
+		parent()
 	}
 	os.Exit(m.Run())
 }
@@ -32,6 +42,8 @@ func inner(name string) func() (sandbox.Driver, error) {
 		switch name {
 		case "wasm":
 			return wasm.New(wasm.Config{})
+		case "memo":
+			return &child.Memo{}, nil
 		}
 		return &sandboxtest.Fake{}, nil
 	}
@@ -55,27 +67,3 @@ func newDriver(t testing.TB, name string, cfg child.Config) *child.Driver {
 }
 
 func TestSuite(t *testing.T) { sandboxtest.Run(t, newDriver(t, "wasm", child.Config{})) }
-
-func TestProbe(t *testing.T) {
-	caps, err := newDriver(t, "fake", child.Config{}).Probe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v", caps)
-}
-
-func TestEscapes(t *testing.T) {
-	got, armed, err := child.TryEscapes(t.Context(), []string{engine, "wasm"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range armed {
-		t.Logf("%+v", p)
-	}
-	for _, a := range got {
-		t.Logf("%-45s %v %s", a.Name, a.Refused, a.How)
-		if !a.Refused {
-			t.Errorf("%s was not refused: %s", a.Name, a.How)
-		}
-	}
-}

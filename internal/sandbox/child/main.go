@@ -41,13 +41,18 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		return err
 	}
 	if len(args) > 1 {
-		n, err := strconv.Atoi(strings.TrimPrefix(args[1], probeFlag))
-		if err != nil {
-			return tool.Errorf(tool.Invalid, "no such attempt: %s", args[1])
-		}
-		return try(w, conn, n)
+		return try(w, conn, number(args[1]))
 	}
 	return serve(lifeline{conn}, w, driver)
+}
+
+// number is the number after probeFlag; 0, which is the first, where there is none.
+func number(arg string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(arg, probeFlag))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func encodeHello(h hello) []byte {

@@ -107,6 +107,7 @@ func (d *Driver) claim(ctx context.Context, owner string) (*process, error) {
 		}
 		select {
 		case <-changed:
+		case <-d.idled:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
 		case <-late:
@@ -181,7 +182,6 @@ func (d *Driver) release(p *process) {
 func (d *Driver) idle(p *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.change()
 	if _, idle := p.idleSince(); idle && d.current[p.owner] == p {
 		delete(d.current, p.owner)
 		p.end("was idle")

@@ -243,6 +243,7 @@ func (p *process) rest() {
 		return
 	}
 	p.since = time.Now()
+	signal(p.d.idled)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(p.d.cfg.Idle, func() { p.d.idle(p) })
 		return

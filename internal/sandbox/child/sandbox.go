@@ -44,8 +44,8 @@ func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 	switch {
 	case s.closed && k != kindClose:
 		return nil, &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}
-	case s.ended != nil && s.p.lost() != nil:
-		return nil, s.ended
+	case s.p.lost() != nil:
+		return nil, s.p.lost()
 	case s.ended != nil && k != kindClose:
 		return nil, tool.Errorf(tool.Conflict, "the sandbox ended with an error and can only be closed: %w", s.ended)
 	case s.current != nil && k != kindClose:
@@ -150,9 +150,14 @@ func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result,
 	if err != nil {
 		return result{}, err
 	}
+	return s.finish(ctx, o, payload, data)
+}
+
+// finish does an operation that was begun.
+func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte) (result, error) {
 	late := s.p.deadline()
 	defer late.Stop()
-	s.p.send(k, s.id, o.op, payload)
+	s.p.send(o.kind, s.id, o.op, payload)
 	if len(data) > 0 {
 		_ = o.send(data) // where it fails, a result says why
 	}
@@ -228,11 +233,15 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
 	}
+	o, err := s.begin(kindFork, nil)
+	if err != nil {
+		return nil, err
+	}
 	copied, err := s.p.add()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.do(ctx, kindFork, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
+	if _, err := s.finish(ctx, o, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
 		_ = copied.Close() // the child may have made it all the same
 		return nil, err
 	}

@@ -1,0 +1,163 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Memo is a driver whose guests are small machines that do what the lines of the host say:
+//
+//	add TEXT      remember TEXT
+//	get           write what is remembered, as a line
+//	ask TEXT      ask the host, and write its answer
+//	flood N       write N bytes and a line's end
+//	spin          do nothing until the Run is stopped
+//	stuck         do nothing for ever, however the Run is stopped
+//	fail KIND     end the Run with an error: limit, engine, tool, plain
+//	exit CODE     end the process
+//	crash, forbid end the process by a signal, by a forbidden system call
+type Memo struct {
+	mu   sync.Mutex
+	open int
+}
+
+// Open is how many sandboxes are open.
+func (m *Memo) Open() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open
+}
+
+// Probe gives capabilities.
+func (m *Memo) Probe(context.Context) (sandbox.Capabilities, error) {
+	return sandbox.Capabilities{Driver: "memo", Tier: tool.WASM, Runtimes: []string{"memo"}, Engine: "lines", Missing: []string{sandbox.Unenclosed, "everything"}}, nil
+}
+
+// Create makes a machine that remembers nothing.
+func (m *Memo) Create(_ context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	if spec.Memory == 1 {
+		return nil, tool.Errorf(tool.Invalid, "one byte is too little")
+	}
+	return m.add(nil), nil
+}
+
+// Restore makes a machine that remembers what the snapshot says.
+func (m *Memo) Restore(_ context.Context, _ sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
+	var s []string
+	if json.Unmarshal(snapshot, &s) != nil {
+		return nil, &sandbox.EngineError{Snapshot: "another", Engine: "memo"}
+	}
+	return m.add(s), nil
+}
+
+func (m *Memo) add(s []string) *memo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open++
+	return &memo{d: m, said: s, closed: make(chan struct{})}
+}
+
+type memo struct {
+	d      *Memo
+	said   []string
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (b *memo) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-b.closed:
+			cancel(errClosed)
+		case <-ctx.Done():
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { _ = cmd.Guest.(io.Closer).Close() })()
+	cmd.Usage = sandbox.Usage{CPU: time.Millisecond, Memory: int64(len(b.said))}
+	in := bufio.NewReader(cmd.Guest)
+	for {
+		line, err := in.ReadString('\n')
+		if ctx.Err() != nil {
+			return -1, context.Cause(ctx)
+		}
+		if err == io.EOF {
+			return 7, nil
+		}
+		if err != nil {
+			return -1, err
+		}
+		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if err := b.do(ctx, cmd, word, rest); err != nil {
+			return -1, err
+		}
+	}
+}
+
+func (b *memo) do(ctx context.Context, cmd *sandbox.Cmd, word, rest string) error {
+	out := ""
+	switch word {
+	case "add":
+		b.said = append(b.said, rest)
+		return nil
+	case "get":
+		out = strings.Join(b.said, " ")
+	case "ask":
+		out = string(cmd.Ask(ctx, []byte(rest)))
+	case "flood":
+		n, _ := strconv.Atoi(rest)
+		out = strings.Repeat("x", n)
+	case "spin":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "stuck":
+		select {}
+	case "fail":
+		return map[string]error{
+			"limit":  &sandbox.LimitError{Limit: "cpu", Msg: "the CPU time of 1s is over"},
+			"engine": &sandbox.EngineError{Snapshot: "a", Engine: "b"},
+			"tool":   tool.Errorf(tool.Conflict, "it can't be: %w", errors.New("inside")),
+			"plain":  errors.New("plain"),
+		}[rest]
+	case "exit":
+		n, _ := strconv.Atoi(rest)
+		fmt.Fprintln(os.Stderr, "these are its last words")
+		os.Exit(n)
+	case "crash":
+		panic("it crashed")
+	case "forbid":
+		_ = syscall.Chroot("/")
+	}
+	_, err := io.WriteString(cmd.Guest, out+"\n")
+	return err
+}
+
+func (b *memo) Snapshot(context.Context) ([]byte, error) { return json.Marshal(b.said) }
+
+func (b *memo) Fork(context.Context) (sandbox.Sandbox, error) {
+	return b.d.add(append([]string(nil), b.said...)), nil
+}
+
+func (b *memo) Close() error {
+	b.once.Do(func() {
+		close(b.closed)
+		b.d.mu.Lock()
+		defer b.d.mu.Unlock()
+		b.d.open--
+	})
+	return nil
+}

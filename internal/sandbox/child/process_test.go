@@ -1,0 +1,201 @@
+package child_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// crashed says whether err is that of a process that ended, for a reason with those words.
+func crashed(err error, reason string) error {
+	var crash *sandbox.CrashError
+	if tool.AsError(err).Kind != tool.Unavailable || !errors.As(err, &crash) || !strings.Contains(crash.Reason, reason) {
+		return fmt.Errorf("%v (%+v), want one of a process that %q", err, crash, reason)
+	}
+	return nil
+}
+
+func TestCrash(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	for word, reason := range map[string]string{
+		"exit 3": "ended with code 3: these are its last words", "crash": "panic: it crashed", "forbid": "forbidden system call",
+	} {
+		t.Run(word, func(t *testing.T) {
+			box, neighbour, stranger := create(t, d, "a"), create(t, d, "a"), create(t, d, "b")
+			ran(t, neighbour, "add x\n")
+			if _, err := box.Run(t.Context(), &sandbox.Cmd{Guest: say(word + "\n")}); err == nil {
+				t.Error("it went well")
+			} else if err := crashed(err, reason); err != nil {
+				t.Error(err)
+			}
+			if _, err := neighbour.Run(t.Context(), &sandbox.Cmd{Guest: say("get\n")}); crashed(err, reason) != nil {
+				t.Error(crashed(err, reason))
+			}
+			if _, err := neighbour.Snapshot(t.Context()); crashed(err, reason) != nil {
+				t.Error(crashed(err, reason))
+			}
+			ran(t, stranger, "get\n")
+			ran(t, create(t, d, "a"), "get\n")
+		})
+	}
+	t.Run("killed", func(t *testing.T) {
+		box := create(t, d, "a")
+		if err := syscall.Kill(box.PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		ran(t, create(t, d, "a"), "get\n") // at once, whether the end was seen or not
+	})
+}
+
+// TestStuck stops a guest that its engine can't stop: the process ends.
+func TestStuck(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	box := create(t, d, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	g := &announced{Reader: strings.NewReader("get\nstuck\n"), said: make(chan struct{}, 1)}
+	go func() { <-g.said; cancel() }()
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: g}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	gone(t, box.PID())
+	ran(t, create(t, d, ""), "get\n")
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); alive(pid); {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d goes on", pid)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// alive reports whether a process is there and no zombie.
+func alive(pid int) bool {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil
+	}
+	_, state, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+func TestOwners(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{Most: 2, Idle: time.Hour})
+	a, b := create(t, d, "a"), create(t, d, "b")
+	if a.PID() == b.PID() {
+		t.Error("two owners share a process")
+	}
+	if again := create(t, d, "a"); again.PID() != a.PID() {
+		t.Error("an owner has two processes")
+	}
+	// A third one waits, and gets the process of one who needs it no longer.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := d.Create(ctx, sandbox.Spec{Owner: "c"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a third process: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := create(t, d, "c")
+	gone(t, b.PID())
+	ran(t, c, "get\n")
+	ran(t, a, "get\n")
+	if sid, err := syscall.Getpgid(a.PID()); err != nil || sid == syscall.Getpgrp() {
+		t.Errorf("the terminal's signals reach the process: group %d, %v", sid, err)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{Idle: time.Millisecond})
+	box := create(t, d, "")
+	ran(t, box, "get\n")
+	if !alive(box.PID()) {
+		t.Error("a process with a sandbox ended")
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, box.PID())
+	ran(t, create(t, d, ""), "get\n")
+}
+
+func TestServed(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{Served: 2})
+	first, second, third := create(t, d, ""), create(t, d, ""), create(t, d, "")
+	if first.PID() != second.PID() || third.PID() == first.PID() {
+		t.Errorf("processes %d, %d, %d", first.PID(), second.PID(), third.PID())
+	}
+	ran(t, first, "get\n")
+	for _, b := range []*child.Sandbox{first, second} {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	gone(t, first.PID())
+	ran(t, third, "get\n")
+}
+
+// parent begins children, says which they are, and waits until it is killed.
+func parent() {
+	d, err := child.New(child.Config{Command: []string{engine, "memo"}})
+	if err != nil {
+		panic(err)
+	}
+	for _, owner := range []string{"a", "b"} {
+		box, err := d.Create(context.Background(), sandbox.Spec{Owner: owner})
+		if err != nil {
+			panic(err)
+		}
+		go box.Run(context.Background(), &sandbox.Cmd{Guest: &announced{Reader: strings.NewReader("stuck\n"), said: make(chan struct{}, 1)}})
+	}
+	fmt.Println(d.PIDs())
+	select {}
+}
+
+func TestParentKilled(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "parent")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // it was killed
+	pids := strings.Fields(strings.Trim(line, "[]\n"))
+	if len(pids) < 2 {
+		t.Errorf("children %q", line)
+	}
+	for _, s := range pids {
+		pid, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone(t, pid)
+	}
+}
