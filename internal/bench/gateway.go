@@ -22,6 +22,9 @@ type Gateway struct {
 	Argv []string // its command and arguments
 }
 
+// patience is how long one gateway may take in all.
+const patience = 2 * time.Minute
+
 var gatewayName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 // ParseGateway reads "name=command args...". Arguments are separated by spaces; '...' and "..." hold spaces together.
@@ -90,7 +93,9 @@ func (r *runner) gateways(ctx context.Context) error {
 
 // gateway measures how long it takes to shake hands (from the start of the process), what its list of tools is for a
 // model, and the cheapest call that it has.
-func (r *runner) gateway(ctx context.Context, g Gateway) (_ []Figure, err error) {
+func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ func benchCommand(a *app) *cobra.Command {
 	var output string
 	var asJSON bool
 	var gateways []string
-	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, EngineArgs: []string{"__engine"}, Version: a.Version}
+	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, EngineArgs: []string{engineName}, Version: a.Version}
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the headline figures, side by side in one run",

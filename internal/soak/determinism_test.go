@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -186,5 +187,51 @@ func (c replaying) test(t *testing.T, language string) {
 	t.Logf("%d cases, %d guests in %d runs", cases, guests, runs)
 	if guests < cases || c.suspend > 0 && runs == guests {
 		t.Error("nothing was recorded, or nothing suspended")
+	}
+}
+
+// A replay that hears something else says something else: the comparison can fail.
+func TestReplayTells(t *testing.T) {
+	d := inProcess(t)
+	rec := newRecorder(d)
+	p := open(t, setting{driver: rec})
+	defer p.close(t)
+	a, err := p.run(t.Context(), ann, map[string]any{"code": `import { readFileSync, writeFileSync } from "node:fs";
+writeFileSync("workspace/f", "12345");
+return [await box.echo({ x: 12345 }), Math.random(), Date.now(), readFileSync("workspace/f", "utf8")]`})
+	if err != nil || a.failed {
+		t.Fatal(err, a.all)
+	}
+	tapes := rec.take()
+	if len(tapes) != 1 {
+		t.Fatalf("%d tapes", len(tapes))
+	}
+	recorded := tapes[0]
+	for _, c := range []struct {
+		what   string
+		change func(*tape)
+		same   bool
+	}{
+		{"nothing", func(*tape) {}, true},
+		{"an answer", func(t *tape) { t.in = bytes.ReplaceAll(t.in, []byte(`"x":12345`), []byte(`"x":12346`)) }, false},
+		{"the clock", func(t *tape) { t.in = bytes.ReplaceAll(t.in, []byte(`"at":1`), []byte(`"at":2`)) }, false},
+		{"the seed", func(t *tape) {
+			i := bytes.Index(t.in, []byte(`"seed":"`)) + len(`"seed":"`)
+			t.in[i] ^= 1 // another hexadecimal digit
+		}, false},
+		{"an answer to a question", func(t *tape) {
+			last := len(t.answers) - 1
+			t.answers = append(append([][]byte{}, t.answers[:last]...), bytes.Replace(t.answers[last], []byte("12345"), []byte("12347"), 1))
+		}, false},
+	} {
+		changed := &tape{spec: recorded.spec, in: bytes.Clone(recorded.in), answers: recorded.answers}
+		c.change(changed)
+		again, err := changed.replay(t.Context(), nil, d)
+		if err != nil {
+			t.Fatal(c.what, err)
+		}
+		if same := recorded.differs(again) == ""; same != c.same {
+			t.Errorf("%s was changed: %q", c.what, recorded.differs(again))
+		}
 	}
 }

@@ -5,6 +5,7 @@ package soak
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +35,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given { // each case runs programs for some tenths of a second, in several ways
+		_ = flag.Set("rapid.checks", "20")
 	}
 	os.Exit(m.Run())
 }
