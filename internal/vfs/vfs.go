@@ -15,7 +15,6 @@
 package vfs
 
 import (
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ type Quota struct {
 
 // Config makes an FS. The zero value is an empty one.
 type Config struct {
-	Tools     func() map[string]string // the read-only files, path ("tools/github/index.ts") to content; called once, when first needed; may be nil
+	Tools     func() map[string]string // the read-only files, path ("tools/github/index.ts") to content; called once, when first needed; the map must not change; may be nil
 	Workspace *Tree                    // what ./workspace holds
 	Skills    *Tree                    // what ./skills holds
 	Shared    *Tree                    // the skills of others: read-only, behind those of Skills
@@ -54,7 +53,7 @@ type FS struct {
 	owner     *mark
 	workspace node
 	skills    node
-	tools     map[string]string // nil until first needed
+	tools     map[string]string // nil until first needed; shared, so never changed
 	types     *node             // ./tools as a directory; nil until first needed
 }
 
@@ -197,9 +196,11 @@ func (f *FS) typesTree() node {
 
 func (f *FS) toolFiles() map[string]string {
 	if f.tools == nil {
-		f.tools = map[string]string{}
 		if f.cfg.Tools != nil {
-			maps.Copy(f.tools, f.cfg.Tools())
+			f.tools = f.cfg.Tools()
+		}
+		if f.tools == nil {
+			f.tools = map[string]string{}
 		}
 	}
 	return f.tools
