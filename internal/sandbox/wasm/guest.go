@@ -28,6 +28,7 @@ type host interface {
 	interrupted() bool                                      // whether the guest is to stop
 	write(n int, text func() string)                        // a line of n bytes, "\n" included
 	ask(n int, text func() string) (answer string, ok bool) // stands still until the answer is there
+	next() (line string, ok bool)                           // stands still until the host sends its next line
 }
 
 // newGuest puts an engine of the image's language over a region that holds the image.

@@ -44,7 +44,7 @@ type engine interface {
 }
 
 // languages are what guests may be written in; the first is what a Spec without a Runtime means.
-func languages() []language { return []language{javaScript()} }
+func languages() []language { return []language{javaScript(), python()} }
 
 // A span of a guest's memory: [from, to).
 type span struct{ from, to uint32 }

@@ -41,6 +41,7 @@ type Guest struct {
 	host    Host
 	library *Library
 	answer  []byte // of the last question
+	heap    uint32
 }
 
 // ErrExit is what a guest panics with that ends itself by the system's exit function.
@@ -62,12 +63,16 @@ const bootstrap = "from _biplane.guest import deliver, idle\n"
 // Boot starts the interpreter in fresh memory.
 func (g *Guest) Boot() error {
 	g.m.Init()
+	g.heap = g.m.BpAlloc(16)
 	g.m.Initialize()
 	p := g.put([]byte(bootstrap))
 	bad := g.m.BpBoot(p, uint32(len(bootstrap)))
 	g.m.BpFree(p)
 	return g.result(bad)
 }
+
+// Heap is the address of the first thing that was allocated in the guest, which stays so. It is known after Boot.
+func (g *Guest) Heap() uint32 { return g.heap }
 
 // Deliver gives the guest a line of the host, without its '\n'.
 func (g *Guest) Deliver(line []byte) error {
