@@ -154,7 +154,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		fail(w, tool.Errorf(tool.Limit, "a file of a session has at most %d bytes", large.Limit))
+		fail(w, tool.Errorf(tool.Limit, "the body is larger than %d bytes", large.Limit))
 		return
 	case err != nil:
 		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
