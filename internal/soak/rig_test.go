@@ -77,6 +77,9 @@ func made(t testing.TB, d driver, err error) driver {
 		}
 	})
 	if _, err := d.Probe(t.Context()); err != nil {
+		if os.Getenv("BIPLANE_TEST_STRICT") != "" {
+			t.Fatal("the engine can't run here: ", err)
+		}
 		t.Skip("the engine can't run here: ", err)
 	}
 	return d
