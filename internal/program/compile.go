@@ -100,8 +100,8 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 }
 
 var (
-	jsxTag = regexp.MustCompile(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
-	python = regexp.MustCompile(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
+	jsxTag   = regexp.MustCompile(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
+	pythonic = regexp.MustCompile(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
 )
 
 // dialect says what a program that doesn't parse seems to be written in, if that is none of ours.
@@ -110,8 +110,8 @@ func dialect(t *tokens) string {
 	switch {
 	case jsxTag.MatchString(head):
 		return "JSX is not available here; build strings or objects instead"
-	case python.MatchString(head):
-		return "this looks like Python; write the program in TypeScript or JavaScript"
+	case pythonic.MatchString(head):
+		return "this looks like Python: give execute language \"python\", or write the program in TypeScript"
 	}
 	return ""
 }

@@ -5,11 +5,12 @@ import (
 )
 
 // languages are the words that stand for a language, behind a Markdown fence or as execute's argument, and what they
-// are to us; "" is neither TypeScript nor JavaScript.
+// are to us; "" is none that runs.
 var languages = map[string]string{
 	"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript", "deno": "typescript",
 	"js": "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
 	"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
+	"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python", "pycon": "python",
 }
 
 // A block is the code of one Markdown fence: source[from:to].
@@ -30,13 +31,17 @@ func unwrap(source string, naive bool) (*text, *Error) {
 	}
 	var blocks []block
 	if strings.Contains(source, "```") || strings.Contains(source, "~~~") {
-		blocks = findBlocks(source, naive)
+		how := inScript
+		if naive {
+			how = inProse
+		}
+		blocks = findBlocks(source, how)
 	}
 	if len(blocks) == 0 {
 		b.keep(from+leadingLanguage(source[from:]), len(source))
 		return b.text(), nil
 	}
-	picked := pickBlocks(blocks)
+	picked := pickBlocks(blocks, "")
 	if len(picked) == 0 {
 		line, col := newLineTable(source, plainLines).position(blocks[0].at)
 		return nil, &Error{Kind: "language", Line: line, Column: col,
@@ -53,18 +58,18 @@ func unwrap(source string, naive bool) (*text, *Error) {
 // where a fence got lost.
 func leadingLanguage(s string) int {
 	line, _, found := strings.Cut(s, "\n")
-	if found && languages[strings.TrimSpace(line)] != "" {
+	if l := languages[strings.TrimSpace(line)]; found && l != "" && l != "python" {
 		return len(line)
 	}
 	return 0
 }
 
-// pickBlocks chooses the blocks that make up the program: all that say they are TypeScript or JavaScript; else all
-// that say nothing.
-func pickBlocks(blocks []block) []block {
+// pickBlocks chooses the blocks that make up the program: all that say they are Python, or else TypeScript or JavaScript;
+// where there are none, all that say nothing.
+func pickBlocks(blocks []block, language string) []block {
 	var named, bare []block
 	for _, k := range blocks {
-		if languages[k.info] != "" {
+		if l := languages[k.info]; l != "" && (l == "python") == (language == "python") {
 			named = append(named, k)
 		} else if k.info == "" {
 			bare = append(bare, k)
@@ -79,16 +84,32 @@ func pickBlocks(blocks []block) []block {
 // maxBlocks is how many blocks are told from template strings; each takes a scan of what follows it.
 const maxBlocks = 16
 
+// What stands between fences, and so what a string or a comment is, in which a line is no fence.
+const (
+	inScript = iota
+	inPython
+	inProse // every line that looks like a fence is one
+)
+
 // findBlocks finds the fenced blocks of source.
-func findBlocks(source string, naive bool) []block {
+func findBlocks(source string, how int) []block {
 	var tok *tokens
-	base := 0 // where tok begins in source
+	var strs []span
+	base := 0 // where tok and strs begin in source
 	rescan := func(from int, n int) {
-		if naive = naive || n > maxBlocks; !naive {
-			tok, base = scan(source[from:]), from
+		if n > maxBlocks {
+			how = inProse
+		}
+		switch base = from; how {
+		case inScript:
+			tok = scan(source[from:])
+		case inPython:
+			strs = triples(source[from:])
 		}
 	}
-	isCode := func(at int) bool { return naive || tok.at(at-base) >= 0 }
+	isCode := func(at int) bool {
+		return how == inProse || how == inScript && tok.at(at-base) >= 0 || how == inPython && !within(strs, at-base)
+	}
 	rescan(0, 0)
 	var out []block
 	var cur *block

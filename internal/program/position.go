@@ -89,6 +89,9 @@ func (s *steps) inputOf(off int) (int, bool) {
 // Position gives the place in the agent's own text of a place in Code. All count from 1; genCol counts bytes, as
 // QuickJS does, and col counts characters. ok is false for code that stands for no place in the text.
 func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
+	if p.steps == nil {
+		return 0, 0, false
+	}
 	p.steps.load()
 	off := p.steps.finalAt.atByte(genLine-1, max(genCol, 1)-1)
 	if off < 0 {
@@ -109,8 +112,11 @@ func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 // stackPlace matches a place of the program in a frame of a stack trace: "at boom (program.js:3:34)".
 var stackPlace = regexp.MustCompile(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
 
-// Locate gives the place in the agent's own text of the topmost frame of an engine's stack trace that stands for one.
+// Locate gives the place in the agent's own text of the innermost frame of an engine's stack trace that stands for one.
 func (p *Program) Locate(stack string) (line, col int, ok bool) {
+	if p.python != nil {
+		return p.python.locate(stack)
+	}
 	for _, m := range stackPlace.FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
@@ -123,6 +129,12 @@ func (p *Program) Locate(stack string) (line, col int, ok bool) {
 
 // Frame draws the lines of the agent's text around a place, with a caret below it; "" for a place that isn't there.
 func (p *Program) Frame(line, col int) string {
+	switch {
+	case p.python != nil:
+		return frame(p.python.source, line, col)
+	case p.steps == nil:
+		return ""
+	}
 	p.steps.load()
 	return frame(p.steps.sourceAt, line, col)
 }

@@ -68,7 +68,8 @@ type Program struct {
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
 
-	steps *steps
+	steps  *steps  // of what runs in "js"
+	python *python // of what runs in "python"
 }
 
 // Prepare makes a text runnable. The error is an *Error.
@@ -76,9 +77,21 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if e := checkSize(q.Source); e != nil {
 		return nil, e
 	}
-	loader, e := loaderOf(q.Language)
+	language, e := languageOf(q)
 	if e != nil {
 		return nil, e
+	}
+	if language == "python" {
+		prog, e := p.preparePython(q)
+		if e != nil {
+			place(e, q.Source)
+			return nil, e
+		}
+		return prog, nil
+	}
+	loader := api.LoaderTS
+	if language == "javascript" {
+		loader = api.LoaderJS
 	}
 	s, m, e := assemble(q.Source, mode{loader, q.Session})
 	if e != nil {
@@ -141,17 +154,32 @@ func problems(found []problem, source string) *Error {
 	return first
 }
 
-func loaderOf(language string) (api.Loader, *Error) {
-	switch languages[strings.ToLower(strings.TrimSpace(language))] {
-	case "javascript":
-		return api.LoaderJS, nil
-	case "typescript":
-		return api.LoaderTS, nil
+// languageOf gives "typescript", "javascript" or "python".
+func languageOf(q Request) (string, *Error) {
+	name := strings.ToLower(strings.TrimSpace(q.Language))
+	if l := languages[name]; l != "" {
+		return l, nil
 	}
-	if strings.TrimSpace(language) == "" {
-		return api.LoaderTS, nil
+	if name != "" {
+		return "", &Error{Kind: "language", Message: "language " + quote(q.Language) + " is not available here: use \"typescript\", \"javascript\" or \"python\""}
 	}
-	return 0, &Error{Kind: "language", Message: "language " + quote(language) + " is not available here: use \"typescript\" or \"javascript\""}
+	if !strings.Contains(q.Source, "py") {
+		return "typescript", nil
+	}
+	head, _, _ := strings.Cut(strings.TrimPrefix(q.Source, byteOrderMark), "\n")
+	if languages[strings.ToLower(strings.TrimSpace(head))] == "python" {
+		return "python", nil
+	}
+	said := "typescript"
+	for _, b := range findBlocks(q.Source, inScript) {
+		switch languages[b.info] {
+		case "python":
+			said = "python"
+		case "typescript", "javascript":
+			return "typescript", nil
+		}
+	}
+	return said, nil
 }
 
 // place fills in the frames of an error.

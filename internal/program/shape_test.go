@@ -34,6 +34,10 @@ func outcome(t *testing.T, source string) []byte {
 		fmt.Fprintf(&b, "error: %s\n", err)
 		return b.Bytes()
 	}
+	if p.Runtime != "js" {
+		fmt.Fprintf(&b, "%s\n%s", p.Runtime, p.Code)
+		return b.Bytes()
+	}
 	fmt.Fprintf(&b, "%s\n%s\n", p.Code, run(t, p))
 	for _, n := range p.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)

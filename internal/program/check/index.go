@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -76,9 +77,25 @@ func (x *Index) schema(e *catalog.Entry) any {
 	return s
 }
 
+// Names gives the namespaces, sorted.
+func (x *Index) Names() []string { return slices.Sorted(maps.Keys(x.spaces)) }
+
+// Unknown says for the agent that there is no tool of a path, where that is sure; else it gives "".
+func (x *Index) Unknown(path string) string {
+	_, err := x.view.Resolve(path)
+	var te *tool.Error
+	if !errors.As(err, &te) || te.Kind != tool.NotFound {
+		return ""
+	}
+	if s := x.upstreamOf(path); s != nil && !s.current() {
+		return ""
+	}
+	return te.Msg
+}
+
 // names lists the namespaces for a message.
 func (x *Index) names() string {
-	list := slices.Sorted(maps.Keys(x.spaces))
+	list := x.Names()
 	if len(list) > 20 {
 		return strings.Join(list[:20], ", ") + ", …"
 	}
