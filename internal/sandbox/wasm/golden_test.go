@@ -52,7 +52,7 @@ func golden(t *testing.T, l language) {
 		t.Errorf("%s.image is not what the engine and its prelude make: run %s", l.name, regenerate)
 	}
 	if hot := firstWrites(t, l); !slices.Equal(got.hot, hot) {
-		t.Errorf("%s.image names %v as the pages that a first program writes to, not %v: run %s", l.name, got.hot, hot, regenerate)
+		t.Errorf("%s.image names other pages that a first program writes to: run %s", l.name, regenerate)
 	}
 }
 

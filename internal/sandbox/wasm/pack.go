@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/bits"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -19,7 +20,9 @@ import (
 //	16 bytes  name of the language, padded with zeros
 //	32 bytes  identity of the engine's build: SHA-256, see identify
 //	...       a frame of zstd (RFC 8878) with what the kind says, and then pages:
-//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; the bytes of these pages
+//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then, for each sixteen or fewer
+//	          pages of a run: a u64 for each page, whose bits, from the lowest on, say which of its 64 lines of 64 bytes
+//	          are not all zeros; and these lines
 //	 4 bytes  CRC-32C of all before
 //
 // Pages are of pageSize bytes, whatever the system's are. Those of a snapshot are XORed with the image's.
@@ -32,6 +35,8 @@ const (
 	sumSize    = 4
 
 	pageSize  = 4 << 10
+	lineSize  = pageSize / 64
+	chunkSize = 16 * pageSize
 	maxWindow = 8 << 20 // of zstd: what unpacking holds at most, in bytes
 )
 
@@ -78,13 +83,14 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 		fields = binary.LittleEndian.AppendUint32(fields, r.n)
 	}
 	_, err := w.Write(fields)
-	var chunk [16 * pageSize]byte
+	chunk, lines := make([]byte, chunkSize), make([]byte, 0, chunkSize+8*chunkSize/pageSize)
 	for _, r := range runs {
 		for at := uint32(0); at < r.n && err == nil; {
-			n := min(r.n-at, uint32(len(chunk)/pageSize))
+			n := min(r.n-at, chunkSize/pageSize)
 			b := chunk[:n*pageSize]
 			read(b, r.first+at)
-			_, err = w.Write(b)
+			lines = squeeze(lines[:0], b)
+			_, err = w.Write(lines)
 			at += n
 		}
 	}
@@ -192,20 +198,65 @@ func (u *unpacker) runs(end uint32) (runs []pageRun) {
 	return runs
 }
 
+// squeeze appends the masks and the lines of the pages b to to.
+func squeeze(to, b []byte) []byte {
+	masks := len(to)
+	to = append(to, make([]byte, len(b)/pageSize*8)...)
+	for p := 0; p < len(b); p += pageSize {
+		mask := uint64(0)
+		for l := range pageSize / lineSize {
+			if line := b[p+l*lineSize:][:lineSize]; !zeros(line) {
+				mask |= 1 << l
+				to = append(to, line...)
+			}
+		}
+		binary.LittleEndian.PutUint64(to[masks+p/pageSize*8:], mask)
+	}
+	return to
+}
+
+// zeros reports whether a line is all zeros.
+func zeros(line []byte) bool {
+	or := uint64(0)
+	for i := 0; i < lineSize; i += 8 {
+		or |= binary.LittleEndian.Uint64(line[i:])
+	}
+	return or == 0
+}
+
 // pages reads the bytes of runs; use gets them in pieces of whole pages.
 func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
-	var chunk [16 * pageSize]byte
+	chunk, lines := make([]byte, chunkSize), make([]byte, chunkSize)
 	for _, r := range runs {
 		for at := uint32(0); at < r.n && u.err == nil; {
-			n := min(r.n-at, uint32(len(chunk)/pageSize))
+			n := min(r.n-at, chunkSize/pageSize)
 			b := chunk[:n*pageSize]
-			if u.fill(b); u.err == nil {
+			if u.expand(b, lines); u.err == nil {
 				u.err = use(b, r.first+at)
 			}
 			at += n
 		}
 	}
 	return u.err
+}
+
+// expand reads the pages b as squeeze wrote them; lines is room for as many bytes.
+func (u *unpacker) expand(b, lines []byte) {
+	var masks [chunkSize / pageSize]uint64
+	n := 0
+	for p := range len(b) / pageSize {
+		masks[p] = u.u64()
+		n += bits.OnesCount64(masks[p])
+	}
+	lines = lines[:n*lineSize]
+	u.fill(lines)
+	clear(b)
+	for p, mask := range masks {
+		for ; mask != 0; mask &= mask - 1 {
+			copy(b[p*pageSize+bits.TrailingZeros64(mask)*lineSize:], lines[:lineSize])
+			lines = lines[lineSize:]
+		}
+	}
 }
 
 // end checks that nothing is left.

@@ -47,11 +47,11 @@ func (d *Driver) tryGuest(k *kind) error {
 	if err != nil {
 		return err
 	}
-	r, err := d.newRegion(k, defaultMemory)
+	r, err := d.newRegion(img, defaultMemory)
 	if err != nil {
 		return err
 	}
-	defer d.release(r)
+	defer d.pool.give(img, r)
 	host := &trialHost{begun: make(chan struct{})}
 	g := newGuest(r, img, host)
 	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {

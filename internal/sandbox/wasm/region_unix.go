@@ -3,6 +3,7 @@
 package wasm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -45,27 +46,47 @@ func (r *region) load(img *image, max int) error {
 	return nil
 }
 
-// reset makes the region, which holds img and what its guest made of it, as load left it, at a lower price.
-func (r *region) reset(img *image, max int) error {
-	r.mu.Lock()
-	fits := !r.revoked && r.size >= img.size
-	grown := r.all[min(img.size, r.size):r.size]
-	r.mu.Unlock()
-	if !fits {
-		return r.load(img, max)
-	}
-	if err := unix.Madvise(r.all[:img.size], unix.MADV_DONTNEED); err != nil {
-		return fmt.Errorf("reset a guest's memory: %w", err)
-	}
-	if len(grown) > 0 {
-		if err := remap(grown, -1, unix.PROT_NONE, unix.MAP_ANON|mapNoReserve); err != nil {
-			return fmt.Errorf("reset a guest's memory: %w", err)
-		}
-	}
+// reset makes the region, which holds img and what its guest made of it, as load left it, at a lower price: it keeps at most
+// keep pages of its own, and gives the image's bytes back to them, since that costs a tenth of what new pages do. Only
+// a system that tells for sure which pages these are (scanPages) keeps any. It reports whether it kept them.
+func (r *region) reset(img *image, max, keep int, pagemap *os.File) (kept bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.revoked || r.size < img.size {
+		return false, errors.New("the region holds no image")
+	}
+	if grown := r.all[img.size:r.size]; len(grown) > 0 {
+		if err := remap(grown, -1, unix.PROT_NONE, unix.MAP_ANON|mapNoReserve); err != nil {
+			return false, fmt.Errorf("reset a guest's memory: %w", err)
+		}
+	}
 	r.size, r.max = img.size, max
-	return nil
+	if keep > 0 && r.rewrite(img, keep, pagemap) {
+		return true, nil
+	}
+	if err := unix.Madvise(r.all[:img.size], unix.MADV_DONTNEED); err != nil {
+		return false, fmt.Errorf("reset a guest's memory: %w", err)
+	}
+	return false, nil
+}
+
+// rewrite gives the image's bytes to all pages that are the region's own, if there are at most keep.
+func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
+	parts, ok := scanPages(pagemap, r.all[:img.size])
+	if !ok {
+		return false
+	}
+	n := 0
+	for _, p := range parts {
+		n += p[1] - p[0]
+	}
+	if n > keep*pageSize {
+		return false
+	}
+	for _, p := range parts {
+		copy(r.all[p[0]:p[1]], img.base[p[0]:p[1]])
+	}
+	return true
 }
 
 // warm gives pages of their own to runs ahead of the first write to them, where the system can: one call costs less than

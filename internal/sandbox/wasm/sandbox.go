@@ -14,6 +14,7 @@ import (
 type Sandbox struct {
 	d      *Driver
 	kind   *kind
+	img    *image
 	spec   sandbox.Spec
 	region *region
 	guest  *guest
@@ -37,11 +38,11 @@ func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.newRegion(k, int(spec.Memory))
+	r, err := d.newRegion(img, int(spec.Memory))
 	if err != nil {
 		return nil, err
 	}
-	return &Sandbox{d: d, kind: k, spec: spec, region: r, guest: newGuest(r, img, deafHost{})}, nil
+	return &Sandbox{d: d, kind: k, img: img, spec: spec, region: r, guest: newGuest(r, img, deafHost{})}, nil
 }
 
 // Run runs the guest until the host hangs up (exit code 0), a limit is reached or ctx is done. It closes cmd.Guest at
@@ -128,6 +129,6 @@ func (s *Sandbox) Close() error {
 	if busy != nil {
 		<-busy
 	}
-	s.d.release(s.region)
+	s.d.pool.give(s.img, s.region)
 	return nil
 }

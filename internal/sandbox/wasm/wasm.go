@@ -61,7 +61,8 @@ type Config struct {
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
 	// wait for a turn, those that run long step back for them.
 	Parallel int
-	// Spare is how many reservations of address space are kept for the next sandboxes; 0 means 64.
+	// Spare is how many regions are kept for the next sandboxes: a few with 16 MiB of pages in all for each language, of
+	// the others only the reservation of address space; 0 means 64.
 	Spare int
 	// Pagemap is /proc/self/pagemap, opened for reading by this process, which tells what a guest has written to. Where it
 	// is nil the driver opens it, and where it can't it compares a guest's memory with the image instead. The driver
@@ -74,6 +75,7 @@ type Driver struct {
 	cfg   Config
 	turns *turns
 	codec codec
+	pool  pool
 	kinds []*kind
 	probe func() (sandbox.Capabilities, error) // once
 
@@ -81,7 +83,6 @@ type Driver struct {
 
 	mu     sync.Mutex
 	images []*image // that were made
-	spare  []*region
 	closed bool
 }
 
@@ -105,6 +106,7 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 		cfg.Pagemap = openPagemap()
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
+	d.pool.spare, d.pool.pagemap, d.pool.ready = cfg.Spare, cfg.Pagemap, map[*image][]*region{}
 	for _, l := range languages {
 		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
 	}
@@ -195,50 +197,12 @@ func (d *Driver) complete(s sandbox.Spec) (*kind, sandbox.Spec, error) {
 	return k, s, nil
 }
 
-// newRegion gives a region that holds the image of k and may grow to max bytes.
-func (d *Driver) newRegion(k *kind, max int) (*region, error) {
-	img, err := k.image()
-	if err != nil {
-		return nil, err
-	}
+// newRegion gives a region that holds an image and may grow to max bytes.
+func (d *Driver) newRegion(img *image, max int) (*region, error) {
 	if least := img.size + headroom; max < least {
 		return nil, fmt.Errorf("a guest needs %d KiB of memory before it does anything", least>>10)
 	}
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil, errDriverClosed
-	}
-	var r *region
-	if n := len(d.spare); n > 0 {
-		r, d.spare = d.spare[n-1], d.spare[:n-1]
-	}
-	d.mu.Unlock()
-	if r == nil {
-		if r, err = newRegion(); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.load(img, max); err != nil {
-		r.free()
-		return nil, err
-	}
-	return r, nil
-}
-
-// release takes a region back. What it held is gone when release returns.
-func (d *Driver) release(r *region) {
-	if err := r.clear(); err != nil {
-		r.free()
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed || len(d.spare) >= d.cfg.Spare {
-		r.free()
-		return
-	}
-	d.spare = append(d.spare, r)
+	return d.pool.take(img, max)
 }
 
 // use gives the image of k, whose bytes the caller may read until done.
@@ -268,10 +232,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	for _, r := range d.spare {
-		r.free()
-	}
-	d.spare = nil
+	d.pool.close()
 	for _, i := range d.images {
 		i.close()
 	}

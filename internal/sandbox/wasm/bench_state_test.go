@@ -1,0 +1,164 @@
+//go:build unix
+
+package wasm
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// cpu reports the CPU time of the process for each turn of a benchmark's loop, which a busy machine changes less than time;
+// the function that it gives ends the measurement.
+func cpu(b *testing.B) func() {
+	used := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return u.Utime.Nano() + u.Stime.Nano()
+	}
+	before := used()
+	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
+}
+
+// typical is a session after a program as agents write them.
+func typical(b *testing.B, d *Driver) kept {
+	k := newKept(b, d, sandbox.Spec{})
+	if got := k.say(program(thirtyLines)); !strings.Contains(got, `"done"`) {
+		b.Fatal(got)
+	}
+	return k
+}
+
+// BenchmarkFresh makes a sandbox and runs 1+1 in it to the value, on one goroutine and without a stream: the engine's own
+// share. What makes the next one ready is in it, but for "prepared".
+func BenchmarkFresh(b *testing.B) {
+	d := realDriver(b, Config{})
+	line := javaScript().first
+	once := func(s *Sandbox) {
+		err := s.guest.enter(func() error {
+			if err := s.guest.engine.deliver(line); err != nil {
+				return err
+			}
+			return s.guest.engine.work()
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("whole", func(b *testing.B) {
+		defer cpu(b)()
+		for b.Loop() {
+			s, err := d.Create(b.Context(), sandbox.Spec{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			once(s.(*Sandbox))
+			_ = s.Close()
+		}
+	})
+	b.Run("prepared", func(b *testing.B) {
+		defer cpu(b)()
+		for b.Loop() {
+			s, err := d.Create(b.Context(), sandbox.Spec{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			once(s.(*Sandbox))
+			b.StopTimer()
+			_ = s.Close()
+			b.StartTimer()
+		}
+	})
+	b.Run("run", func(b *testing.B) { // through the stream
+		defer cpu(b)()
+		for b.Loop() {
+			k := newKeptQuick(b, d)
+			k.say(line)
+			_ = k.Close()
+		}
+	})
+}
+
+func newKeptQuick(b *testing.B, d *Driver) kept {
+	s, err := d.Create(b.Context(), sandbox.Spec{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kept{b, s.(*Sandbox)}
+}
+
+// BenchmarkSnapshot is a suspend.
+func BenchmarkSnapshot(b *testing.B) {
+	for name, cfg := range map[string]bool{"scan": true, "compare": false} {
+		b.Run(name, func(b *testing.B) {
+			d := realDriver(b, Config{})
+			if !cfg {
+				d.cfg.Pagemap = nil
+			}
+			k := typical(b, d)
+			img, _ := k.kind.image()
+			n := 0
+			defer cpu(b)()
+			for b.Loop() {
+				n = len(k.snapshot())
+			}
+			b.ReportMetric(float64(n), "bytes")
+			b.ReportMetric(float64(len(k.changed(img))), "pages")
+		})
+	}
+}
+
+// BenchmarkRestore is a resume, from bytes to a first value.
+func BenchmarkRestore(b *testing.B) {
+	d := realDriver(b, Config{})
+	snapshot := typical(b, d).snapshot()
+	for name, run := range map[string]bool{"only": false, "to value": true} {
+		b.Run(name, func(b *testing.B) {
+			defer cpu(b)()
+			for b.Loop() {
+				s, err := d.Restore(b.Context(), sandbox.Spec{}, snapshot)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if run {
+					(kept{b, s.(*Sandbox)}).say(program(`(() => 1)`))
+				}
+				_ = s.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkFork copies a session.
+func BenchmarkFork(b *testing.B) {
+	d := realDriver(b, Config{})
+	k := typical(b, d)
+	defer cpu(b)()
+	for b.Loop() {
+		s, err := k.Fork(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		_ = s.Close()
+		b.StartTimer()
+	}
+}
+
+// BenchmarkLoad unpacks the golden image.
+func BenchmarkLoad(b *testing.B) {
+	c, l := &codec{}, javaScript()
+	defer cpu(b)()
+	for b.Loop() {
+		img, err := unpackImage(c, l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		img.close()
+	}
+}

@@ -1,0 +1,168 @@
+package wasm
+
+import (
+	"os"
+	"sync"
+)
+
+const (
+	// warmPages bounds what regions that wait for a guest hold of each image, in pages of pageSize.
+	warmPages = 4096
+	// leastKept is how many pages of its own a region may keep for its next guest, at least.
+	leastKept = 256
+	// wanted is how many regions are made ready ahead.
+	wanted = 2
+)
+
+// A pool keeps regions for the next guests: ready ones, that hold an image and have pages of their own where a first
+// program writes (to give a page to a guest costs microseconds, and there are a hundred), and reservations of address
+// space, that hold nothing.
+type pool struct {
+	spare   int // most regions that are kept
+	pagemap *os.File
+
+	fills sync.WaitGroup
+
+	mu      sync.Mutex
+	ready   map[*image][]*region
+	empty   []*region
+	filling bool
+	closed  bool
+}
+
+// take gives a region that holds img as it was made, and may grow to max bytes.
+func (p *pool) take(img *image, max int) (*region, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errDriverClosed
+	}
+	var r *region
+	if ready := p.ready[img]; len(ready) > 0 {
+		r, p.ready[img] = ready[len(ready)-1], ready[:len(ready)-1]
+	}
+	if len(p.ready[img]) == 0 && len(img.hot) > 0 && !p.filling && p.spare > 0 {
+		p.filling = true
+		p.fills.Go(func() { p.fill(img) })
+	}
+	p.mu.Unlock()
+	if r != nil {
+		r.setMax(max)
+		return r, nil
+	}
+	return p.load(img, max)
+}
+
+// load makes a region that holds img.
+func (p *pool) load(img *image, max int) (r *region, err error) {
+	p.mu.Lock()
+	if n := len(p.empty); n > 0 {
+		r, p.empty = p.empty[n-1], p.empty[:n-1]
+	}
+	p.mu.Unlock()
+	if r == nil {
+		if r, err = newRegion(); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.load(img, max); err != nil {
+		r.free()
+		return nil, err
+	}
+	return r, nil
+}
+
+// fill makes regions ready until there are as many as wanted.
+func (p *pool) fill(img *image) {
+	for {
+		p.mu.Lock()
+		if p.closed || len(p.ready[img]) >= wanted {
+			p.filling = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		r, err := p.load(img, img.size)
+		if err == nil {
+			r.warm(img.hot)
+		}
+		p.mu.Lock()
+		if err != nil || p.closed { // whoever needs one now hears why
+			p.filling = false
+			p.mu.Unlock()
+			if err == nil {
+				r.free()
+			}
+			return
+		}
+		p.ready[img] = append(p.ready[img], r)
+		p.mu.Unlock()
+	}
+}
+
+// give takes a region back that held img. What its guest left is gone when give returns.
+func (p *pool) give(img *image, r *region) {
+	keep := max(leastKept, 2*int(pagesOf(img.hot)))
+	p.mu.Lock()
+	ready := len(p.ready[img]) < max(wanted, warmPages/keep)
+	p.mu.Unlock()
+	if ready {
+		kept, err := r.reset(img, img.size, keep, p.pagemap)
+		if err == nil {
+			p.put(img, r, kept)
+			return
+		}
+	}
+	if err := r.clear(); err != nil {
+		r.free()
+		return
+	}
+	p.put(nil, r, false)
+}
+
+// put keeps a region that holds img, or nothing, where there is room for it. Those that have pages are taken first.
+func (p *pool) put(img *image, r *region, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.empty)
+	for _, ready := range p.ready {
+		n += len(ready)
+	}
+	switch {
+	case p.closed || n >= p.spare:
+		r.free()
+	case img == nil:
+		p.empty = append(p.empty, r)
+	case first:
+		p.ready[img] = append(p.ready[img], r)
+	default:
+		p.ready[img] = append([]*region{r}, p.ready[img]...)
+	}
+}
+
+// close gives back what the pool keeps, and what comes back from now on.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.fills.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.empty {
+		r.free()
+	}
+	for _, ready := range p.ready {
+		for _, r := range ready {
+			r.free()
+		}
+	}
+	p.empty, p.ready = nil, nil
+}
+
+// pagesOf is how many pages runs have.
+func pagesOf(runs []pageRun) (n uint32) {
+	for _, r := range runs {
+		n += r.n
+	}
+	return n
+}
