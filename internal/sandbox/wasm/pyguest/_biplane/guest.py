@@ -3,7 +3,6 @@
 import asyncio
 import builtins
 import gc
-import importlib
 import inspect
 import linecache
 import os
@@ -92,7 +91,7 @@ def _start(run):
     if not _fresh:
         if not p.session:
             _reset()
-        importlib.invalidate_caches()
+        imports.forget()
     _fresh = False
     loop.disarm()
     calls.begin()

@@ -50,6 +50,13 @@ class SkillLoader(importlib.machinery.SourceFileLoader):
         pass
 
 
+def forget():
+    """Lets new files be found: files change between programs."""
+    for finder in sys.path_importer_cache.values():
+        if finder is not None:
+            finder.invalidate_caches()
+
+
 def install():
     hook = importlib.machinery.FileFinder.path_hook(
         (SkillLoader, importlib.machinery.SOURCE_SUFFIXES),
