@@ -43,6 +43,7 @@ func TestPython(t *testing.T) {
 		{"empty fence", "python", "```python\n```", "!the program is empty", 0},
 		{"typescript", "python", "x = 1\nconst a = await github.list_issues({})", "!this looks like TypeScript, but is sent as Python", 0},
 		{"typescript import", "python", "import { a } from \"./b\"", "!this looks like TypeScript", 0},
+		{"import after import", "python", "import re\nfrom json import dumps\nre", "import re\nfrom json import dumps\nre", 0},
 		{"typescript function", "python", "async function main() {\n}", "!this looks like TypeScript", 0},
 		{"typescript in a string", "python", "s = '''\nconst a = 1\n'''", "s = '''\nconst a = 1\n'''", 0},
 		{"typescript fence", "python", "```ts\n1\n```", "!the text holds a block of ts, but no Python", 0},
