@@ -33,7 +33,7 @@ type Sessions interface {
 
 // Bounds on what is sent that isn't JSON.
 const (
-	fileBytes   = 64 << 20
+	fileBytes   = 20 << 20 // over what a session takes, so that it says why
 	exportBytes = 1 << 30
 	uploadTime  = 10 * time.Minute
 )
