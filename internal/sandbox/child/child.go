@@ -133,7 +133,7 @@ func clone(c sandbox.Capabilities) sandbox.Capabilities {
 // Create makes a fresh sandbox, in a process of the owner that spec names.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	return d.make(ctx, spec, func(p *process) (*Sandbox, error) {
-		return p.make(ctx, kindCreate, appendSpec(nil, spec), nil)
+		return p.create(ctx, appendSpec(nil, spec))
 	})
 }
 

@@ -134,13 +134,28 @@ func newWriter(w io.Writer) *writer {
 // send sends a frame whose payload is a and b, together at most maxPayload bytes. Frames are sent in the order of the calls.
 func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.put(k, box, op, a, b); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// queue leaves a frame to go with the next that is sent, or by push.
+func (w *writer) queue(k kind, box, op uint32, a []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.put(k, box, op, a, nil)
+}
+
+// put appends a frame to what is to be written. The caller holds mu.
+func (w *writer) put(k kind, box, op uint32, a, b []byte) error {
 	if k == kindData || k == kindAsk || k == kindAnswer { // the others are few and short, and some of their senders may not wait
 		for len(w.buf) > pendingFull && w.err == nil {
 			w.room.Wait()
 		}
 	}
 	if w.err != nil {
-		defer w.mu.Unlock()
 		return w.err
 	}
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(len(a)+len(b)))
@@ -148,16 +163,10 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, op)
 	w.buf = append(w.buf, byte(k))
 	w.buf = append(append(w.buf, a...), b...)
-	if k == kindRun { // it goes with what follows it at once, or by push
-		w.mu.Unlock()
-		return nil
-	}
-	err := w.flush()
-	w.mu.Unlock()
-	return err
+	return nil
 }
 
-// push sends what was left to go with what follows.
+// push sends what is queued.
 func (w *writer) push() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,10 +49,11 @@ type process struct {
 	reason  string              // why it was ended
 	failed  error               // why nothing can be done in it any more
 	partial int                 // bytes of questions that have not come whole
+	known   map[string]bool     // specs of which sandboxes could be made
 }
 
 func newProcess(d *Driver) *process {
-	p := &process{d: d, ready: make(chan struct{}), boxes: map[uint32]*Sandbox{}}
+	p := &process{d: d, ready: make(chan struct{}), boxes: map[uint32]*Sandbox{}, known: map[string]bool{}}
 	p.boxes[0] = &Sandbox{p: p}
 	return p
 }
@@ -299,14 +300,43 @@ func (p *process) hoard(n int) error {
 	return nil
 }
 
+// mostKnown bounds known.
+const mostKnown = 16
+
+// create makes a fresh sandbox. Where one could be made of the same spec before, it doesn't wait for the child, which
+// hears of it together with the first Run; should it go wrong, the Run says so.
+func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
+	p.mu.Lock()
+	known := p.known[string(spec)]
+	p.mu.Unlock()
+	if !known {
+		s, err := p.make(ctx, kindCreate, spec, nil)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil && len(p.known) < mostKnown {
+			p.known[string(spec)] = true
+		}
+		return s, err
+	}
+	s, err := p.add()
+	if err != nil {
+		return nil, err
+	}
+	s.making = &operation{kind: kindCreate, flow: newFlow(p.w, s.id, 1)}
+	s.last = 1
+	if err := p.w.queue(kindCreate, s.id, 1, spec); err != nil {
+		return nil, p.lost()
+	}
+	return s, nil
+}
+
 // make makes a sandbox by an operation that may send data along.
 func (p *process) make(ctx context.Context, k kind, payload, data []byte) (*Sandbox, error) {
 	s, err := p.add()
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.do(ctx, k, payload, data)
-	if err != nil {
+	if _, err = s.do(ctx, k, payload, data); err != nil {
 		_ = s.Close() // the child may have made it all the same
 		return nil, err
 	}

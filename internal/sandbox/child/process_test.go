@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,7 +57,11 @@ func TestCrash(t *testing.T) {
 		if err := syscall.Kill(box.PID(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		ran(t, create(t, d, "a"), "get\n") // at once, whether the end was seen or not
+		gone(t, box.PID())
+		for slices.Contains(d.PIDs(), box.PID()) {
+			<-time.After(time.Millisecond) // its end was not heard yet
+		}
+		ran(t, create(t, d, "a"), "get\n")
 	})
 }
 

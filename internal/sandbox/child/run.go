@@ -60,7 +60,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, cpu: cmd.CPU}
-	s.p.send(kindRun, s.id, r.o.op, c.append(nil))
+	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // where it fails, started sees it
 	var input sync.WaitGroup
 	input.Go(r.feed)
 	runtime.Gosched() // the program goes in one write with the Run, if it is there already
@@ -77,6 +77,9 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	cmd.Usage = res.usage
 	if err != nil {
 		s.mu.Lock()
+		if s.unmade != nil {
+			err = s.unmade
+		}
 		s.ended = err
 		s.mu.Unlock()
 		return -1, fmt.Errorf("run a guest: %w", err)

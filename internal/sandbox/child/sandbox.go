@@ -20,6 +20,8 @@ type Sandbox struct {
 
 	mu      sync.Mutex
 	last    uint32     // number of the operation that was begun last
+	making  *operation // a create that nobody waits for
+	unmade  error      // how it failed
 	current *operation // under way, or nil
 	closing *operation // a close, which goes beside another one
 	ended   error      // why there can be no further operation
@@ -78,6 +80,11 @@ func (s *Sandbox) take(f frame) error {
 		}
 	}
 	s.mu.Lock()
+	if m := s.making; m != nil && m.op == f.op && f.kind == kindResult {
+		s.making, s.unmade = nil, r.err
+		s.mu.Unlock()
+		return nil
+	}
 	o, known := s.current, f.op <= s.last
 	if o == nil || o.op != f.op {
 		if o = s.closing; o != nil && o.op != f.op {

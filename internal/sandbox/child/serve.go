@@ -146,7 +146,7 @@ func (b *box) begin(f frame) error {
 		return nil
 	case f.op <= b.last:
 		err = breached("operation %d after %d", f.op, b.last)
-	case running != nil && f.kind != kindClose:
+	case running != nil && running.kind != kindCreate && f.kind != kindClose:
 		err = breached("an operation of kind %d while another one is under way", f.kind)
 	case (f.kind == kindProbe) != (b.id == 0):
 		err = breached("an operation of kind %d on sandbox %d", f.kind, b.id)
@@ -165,6 +165,9 @@ func (b *box) begin(f frame) error {
 	}
 	b.mu.Unlock()
 	b.s.work.Go(func() {
+		if running != nil && running.kind == kindCreate {
+			<-running.ended // the parent did not wait for it
+		}
 		r := do(t)
 		t.cancel()
 		t.finish()
