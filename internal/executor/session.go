@@ -271,14 +271,16 @@ func (x *Executor) tidy() {
 func (x *Executor) expire() {
 	all, err := x.cfg.Store.List(x.ctx, "")
 	if err != nil {
-		x.cfg.Log.Warn("look for old sessions", "error", err)
+		if x.ctx.Err() == nil {
+			x.cfg.Log.Warn("look for old sessions", "error", err)
+		}
 		return
 	}
 	for _, r := range all {
 		if x.cfg.Now().Before(x.cfg.Limits.Sessions.expires(&r)) {
 			continue
 		}
-		if err := x.endIfUnused(sessionKey{r.Owner, r.Name}); err != nil {
+		if err := x.endIfUnused(sessionKey{r.Owner, r.Name}); err != nil && x.ctx.Err() == nil {
 			x.cfg.Log.Warn("end an old session", "session", r.Name, "owner", r.Owner, "error", err)
 		}
 	}

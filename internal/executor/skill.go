@@ -208,8 +208,8 @@ var (
 	lineComments = regexp.MustCompile(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
 	docstring    = regexp.MustCompile(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
 	nextDoc      = regexp.MustCompile(`(?s)/\*\*(.*?)\*/`)
-	exported     = regexp.MustCompile(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
-	defined      = regexp.MustCompile(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\([^:]{0,500}?\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:`)
+	exported     = regexp.MustCompile(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
+	defined      = regexp.MustCompile(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
 	spaces       = regexp.MustCompile(`\s+`)
 )
 
